@@ -29,6 +29,7 @@ mod judge;
 mod manual;
 mod options;
 mod output;
+mod output_difference;
 mod pack;
 mod pool;
 mod predict;

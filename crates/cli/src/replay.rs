@@ -4,7 +4,9 @@ use crate::{
     fix, gdb,
     judge::judge,
     options::{FailOn, ThreadArgs},
-    output, traces,
+    output,
+    output_difference::OutputDifference,
+    traces,
     verdict::Verdict,
 };
 use anyhow::{Result, bail};
@@ -56,13 +58,15 @@ pub(crate) struct Replayed {
     pub(crate) difference: Option<Divergence>,
     /// The program was loaded at the addresses of the recording.
     pub(crate) same_layout: bool,
+    /// Where the program's output differs from the recording's.
+    pub(crate) output_difference: Option<OutputDifference>,
     pub(crate) divergence: Option<Divergence>,
 }
 
 impl Replayed {
-    /// Returns whether all events are the same, including addresses.
+    /// Returns whether all events are the same, including addresses, and so is the output.
     pub(crate) fn identical(&self) -> bool {
-        self.difference.is_none() && self.same_layout
+        self.difference.is_none() && self.same_layout && self.output_difference.is_none()
     }
 }
 
@@ -109,7 +113,7 @@ impl Replay {
             output::json(&json!({
                 "reproduced": replayed.reproduced, "identical": replayed.identical(), "outcome": outcome,
                 "stats": stats, "divergence": divergence, "difference": difference,
-                "same_layout": replayed.same_layout,
+                "same_layout": replayed.same_layout, "same_output": replayed.output_difference.is_none(),
             }));
             return;
         }
@@ -123,6 +127,8 @@ impl Replay {
                 let events = recorded.events.len();
                 let how = if replayed.identical() {
                     format!(": all {events} events are the same")
+                } else if replayed.difference.is_none() && replayed.same_layout {
+                    format!(": all {events} events are the same, but not the output")
                 } else if replayed.difference.is_none() {
                     format!(
                         ": all {events} events are the same, but the program is loaded at other addresses here"
@@ -136,6 +142,8 @@ impl Replay {
                 if let Some(difference) = &replayed.difference {
                     let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
                     eprint!("{}", difference_text(difference, recorded, &replayed.trace, &mut names));
+                } else if let Some(difference) = &replayed.output_difference {
+                    eprint!("{difference}");
                 }
             }
             (None, false) => {
@@ -178,7 +186,8 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
         divergence.clone_from(&difference);
     }
     let same_layout = recorded.has_layout_of(&trace);
-    Ok(Replayed { trace, reproduced, difference, same_layout, divergence })
+    let output_difference = OutputDifference::of(recorded, &trace);
+    Ok(Replayed { trace, reproduced, difference, same_layout, output_difference, divergence })
 }
 
 /// Applies the criterion by which the recording counted as a failure.

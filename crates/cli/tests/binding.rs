@@ -119,3 +119,48 @@ fn plugins_with_unresolved_symbols_are_opened_as_natively() {
     assert_eq!(report["identical"], true, "{report}");
     place.exits(0, &["explore", "--runs", "20", "--", "./opens"]);
 }
+
+const OPENS_BY_NAME: &str = r#"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static void *open_plugin(void *unused)
+{
+    void *plugin = dlopen("libplugin.so", RTLD_LAZY);
+    int (*answer)(void) = plugin ? (int (*)(void))dlsym(plugin, "answer") : NULL;
+    printf("%d\n", answer ? answer() : -1);
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, open_plugin, NULL);
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+/// The loader looks at its caller to find out whose RUNPATH counts.
+#[test]
+fn plugins_are_found_through_the_callers_runpath() {
+    let place = Place::new("runpath");
+    std::fs::create_dir_all(place.path("plugins")).expect("a directory");
+    place.compile("plugins/libplugin.so", "int answer(void) { return 42; }", &["gcc"], &["-shared", "-fPIC"]);
+    let flags = ["-Wl,-rpath,$ORIGIN/plugins", "-Wl,--enable-new-dtags"];
+    place.compile("plain", OPENS_BY_NAME, &["gcc", "-pthread"], &flags);
+    place.compile("optimised", OPENS_BY_NAME, &["gcc", "-O2", "-pthread"], &flags);
+    place.compile("instrumented", OPENS_BY_NAME, &[env!("CARGO_BIN_EXE_unsnarl"), "cc", "-pthread"], &flags);
+    for program in ["./plain", "./optimised", "./instrumented"] {
+        let native = place.command(program, &[]).output().expect("the program");
+        assert_eq!(String::from_utf8_lossy(&native.stdout), "42\n", "{program} natively");
+        for threads in ["fibers", "kernel"] {
+            let (stdout, _) =
+                place.exits(0, &["record", "--threads", threads, "-o", "t.snarl", "--", program]);
+            assert_eq!(stdout, "42\n", "{program}, {threads}");
+        }
+        let report = place.json(0, &["replay", "--json", "t.snarl"]);
+        assert_eq!(report["identical"], true, "{report}");
+    }
+}

@@ -53,7 +53,7 @@ const NORMAL: Mode = Mode {
     threads: "fibers",
     tunables: None,
     is_busy: false,
-    without: &[],
+    without: &["XSAVE header"],
     how: How::Record,
 };
 
@@ -74,15 +74,15 @@ const MODES: [Mode; 11] = [
         ..NORMAL
     },
     Mode { name: "without ERMS", tunables: Some("glibc.cpu.hwcaps=-ERMS,-FSRM"), ..NORMAL },
-    Mode { name: "kernel threads", threads: "kernel", without: &["tid"], ..NORMAL },
+    Mode { name: "kernel threads", threads: "kernel", without: &["tid", "XSAVE header"], ..NORMAL },
     Mode {
         name: "kernel threads, busy machine",
         threads: "kernel",
         is_busy: true,
-        without: &["tid"],
+        without: &["tid", "XSAVE header"],
         ..NORMAL
     },
-    Mode { name: "found by explore", how: How::Explore, without: &["stack", "heap"], ..NORMAL },
+    Mode { name: "found by explore", how: How::Explore, without: &["stack", "heap", "XSAVE header"], ..NORMAL },
 ];
 
 pub(crate) fn bench(runs: Option<usize>) -> Result<()> {

@@ -48,23 +48,4 @@ hooks! {
         failed(runtime, format_args!("Assertion `{}' failed.", text(expression)));
         real::__assert(expression, file, line)
     }
-
-    fn dlclose(handle: *mut core::ffi::c_void) -> i32, |runtime, pc| {
-        // As in `dlopen`, because of destructors.
-        runtime.state.undivided += 1;
-        let error = real::dlclose(handle);
-        runtime.state.undivided -= 1;
-        error
-    }
-
-    fn dlopen(path: *const c_char, flags: i32) -> *mut core::ffi::c_void, |runtime, pc| {
-        // The loader holds a lock while constructors run: no other thread may run meanwhile.
-        runtime.state.undivided += 1;
-        let handle = real::dlopen(path, flags);
-        runtime.state.undivided -= 1;
-        let state = &mut runtime.state;
-        state.refresh_modules();
-        if state.modules.has_openmp() { state.expect_waits_in_libraries(pc) }
-        handle
-    }
 }

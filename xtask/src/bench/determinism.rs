@@ -82,7 +82,12 @@ const MODES: [Mode; 11] = [
         without: &["tid", "XSAVE header"],
         ..NORMAL
     },
-    Mode { name: "found by explore", how: How::Explore, without: &["stack", "heap", "XSAVE header"], ..NORMAL },
+    Mode {
+        name: "found by explore",
+        how: How::Explore,
+        without: &["stack", "heap", "XSAVE header"],
+        ..NORMAL
+    },
 ];
 
 pub(crate) fn bench(runs: Option<usize>) -> Result<()> {

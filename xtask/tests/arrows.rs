@@ -8,21 +8,22 @@ use std::process::Command;
 /// The workspace packages that each package may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-model", &[]),
+    ("unsnarl-semantics", &["unsnarl-model"]),
     ("unsnarl-hints", &[]),
     ("unsnarl-wire", &["unsnarl-model"]),
     ("unsnarl-sched", &["unsnarl-model"]),
-    ("unsnarl-race", &["unsnarl-model"]),
-    ("unsnarl-trace", &["unsnarl-model"]),
+    ("unsnarl-race", &["unsnarl-model", "unsnarl-semantics"]),
+    ("unsnarl-trace", &["unsnarl-model", "unsnarl-semantics"]),
     ("unsnarl-insn", &[]),
     ("unsnarl-layout", &[]),
     ("unsnarl-runtime", &["unsnarl-model", "unsnarl-wire", "unsnarl-sched", "unsnarl-race", "unsnarl-insn"]),
-    ("unsnarl-exec", &["unsnarl-model", "unsnarl-wire", "unsnarl-symbols"]),
+    ("unsnarl-exec", &["unsnarl-model", "unsnarl-semantics", "unsnarl-wire", "unsnarl-symbols"]),
     ("unsnarl-search", ANALYSIS),
     ("unsnarl-simplify", ANALYSIS),
     ("unsnarl-predict", ANALYSIS),
     ("unsnarl-slice", &["unsnarl-model", "unsnarl-wire", "unsnarl-race", "unsnarl-insn"]),
     ("unsnarl-symbols", &["unsnarl-model"]),
-    ("unsnarl-report", &["unsnarl-model", "unsnarl-symbols", "unsnarl-slice"]),
+    ("unsnarl-report", &["unsnarl-model", "unsnarl-semantics", "unsnarl-symbols", "unsnarl-slice"]),
     ("unsnarl-fix", ANALYSIS),
     ("unsnarl-pack", &["unsnarl-model", "unsnarl-trace", "unsnarl-symbols"]),
     (
@@ -47,7 +48,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-const ANALYSIS: &[&str] = &["unsnarl-model", "unsnarl-sched", "unsnarl-trace", "unsnarl-exec"];
+const ANALYSIS: &[&str] =
+    &["unsnarl-model", "unsnarl-semantics", "unsnarl-sched", "unsnarl-trace", "unsnarl-exec"];
 
 /// Returns each package of the workspace with its dependencies, except those of tests.
 fn dependencies() -> BTreeMap<String, Vec<String>> {

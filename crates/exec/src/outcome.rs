@@ -7,9 +7,8 @@ use crate::{
     stderr_tail,
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
-use unsnarl_model::{
-    Backtrace, Event, Holders, Module, Op, Outcome, OutcomeKind, Output, Site, ThreadIx, Wait,
-};
+use unsnarl_model::{Backtrace, Event, Module, Op, Outcome, OutcomeKind, Output, Site, ThreadIx, Wait};
+use unsnarl_semantics::Holders;
 use unsnarl_symbols::{Registers, StackCopy, Unwinder};
 use unsnarl_wire::{EndKind, RawStack, WAITED_OUTSIDE};
 

@@ -16,12 +16,43 @@ pub struct Event {
     pub order: Order,
     /// The site in the code.
     pub site: SiteIx,
-    /// The number of bytes accessed; 0 for other operations.
+    /// The number of bytes accessed; for other operations see [`Op`] and [`Self::waker`].
     pub size: u32,
     /// The address of the object: the lock, the variable …; 0 if there is none.
     pub addr: u64,
     /// A value whose meaning depends on the operation: see [`Op`].
     pub value: u64,
+}
+
+impl Event {
+    /// Returns the number of the event that woke the thread or sent the signal that it takes; `None` if the
+    /// operation has no such event, or nothing in the program caused it.
+    #[must_use]
+    pub const fn waker(&self) -> Option<u64> {
+        if self.op.has_waker() { (self.size as u64).checked_sub(1) } else { None }
+    }
+
+    /// Returns the mutex that a wait on a condition variable releases when it begins and takes back when it
+    /// ends; `None` for other operations, and for a wait that never ended.
+    #[must_use]
+    pub fn waited_mutex(&self) -> Option<u64> {
+        (matches!(self.op, Op::CondWait | Op::CondWake) && self.value != 0).then_some(self.value)
+    }
+
+    /// Replaces the waker of an operation that can have one.
+    #[must_use]
+    pub const fn with_waker(self, waker: Option<u64>) -> Self {
+        Self { size: waker_field(waker), ..self }
+    }
+}
+
+/// Returns the `size` of an event with this waker. Runs have far fewer than 2³² events.
+#[must_use]
+pub const fn waker_field(waker: Option<u64>) -> u32 {
+    match waker {
+        Some(number) => number as u32 + 1,
+        None => 0,
+    }
 }
 
 /// Facts about how an operation went.
@@ -53,9 +84,6 @@ impl Flags {
     /// The atomic operation did not find the value that instrumented code had stored last, or that value is
     /// unknown. Uninstrumented code may have written the variable and thereby ordered threads.
     pub const FOREIGN: Self = Self(128);
-    /// For any other operation: the alternatives depend on more than the events show, because the wait has a
-    /// deadline or the thread is in an exclusive region in which no other thread may run.
-    pub const UNDETERMINED: Self = Self(128);
 
     /// Returns whether all flags of `other` are set.
     #[must_use]

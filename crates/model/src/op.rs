@@ -75,10 +75,11 @@ numbered! {
         CondInit = "cond init",
         /// A condition variable is destroyed.
         CondDestroy = "cond destroy",
-        /// The mutex is released and the wait begins. `value`: the mutex's address.
+        /// The mutex is released and the wait begins. `value`: the mutex's address. `size`: its remaining
+        /// recursion depth.
         CondWait = "cond wait",
-        /// The wait is over and the mutex is held again. `value`: the number of the event that woke the
-        /// thread, or `u64::MAX` if none did.
+        /// The wait is over and the mutex is held again, however the wait ended. `value`: the mutex's
+        /// address. [`crate::Event::waker`]: the event that woke the thread.
         CondWake = "cond wake",
         /// `value`: the number of waiters woken (0: the signal was lost).
         Signal = "signal",
@@ -112,11 +113,11 @@ numbered! {
         OncePass = "once pass",
         /// A futex wait begins, or fails at once because the word had another value. `value`: the word.
         FutexWait = "futex wait",
-        /// The wait is over. `value`: the number of the event that woke the thread, or `u64::MAX`.
+        /// The wait is over. [`crate::Event::waker`]: the event that woke the thread.
         FutexWoken = "futex woken",
         /// `value`: the number of waiters woken.
         FutexWake = "futex wake",
-        /// `value`: the number of waiters woken or moved.
+        /// `value`: the futex that waiters are moved to. `size`: the number of waiters woken or moved.
         FutexRequeue = "futex requeue",
         /// `value`: the value read.
         AtomicLoad = "atomic load",
@@ -171,10 +172,11 @@ numbered! {
         /// A signal is sent. `value`: the receiving thread, or `u64::MAX` for the process. Failed: the signal
         /// is ignored.
         SigSend = "send signal",
-        /// A thread takes a signal and its handler begins. `value`: the number of the event that sent it, or
-        /// `u64::MAX`. Failed: another thread has taken it.
+        /// A thread takes a signal and its handler begins. [`crate::Event::waker`]: the event that sent it.
+        /// Failed: another thread has taken it.
         SigHandle = "handle signal",
-        /// A wait for signals is over (`sigwait` and similar calls). `value`: as for `SigHandle`.
+        /// A wait for signals is over (`sigwait` and similar calls). [`crate::Event::waker`]: as for
+        /// `SigHandle`.
         SigWait = "wait for signal",
         /// A wait until a handler has run is over (`pause`, `sigsuspend`, or a sleep that a handler
         /// interrupted).
@@ -344,9 +346,10 @@ impl Op {
         )
     }
 
-    /// Returns whether `value` is the number of the event that caused this one: a wake-up or a sent signal.
+    /// Returns whether another event can cause this one: a wake-up or a sent signal. See
+    /// [`crate::Event::waker`].
     #[must_use]
-    pub const fn names_its_cause(self) -> bool {
+    pub const fn has_waker(self) -> bool {
         matches!(self, Self::CondWake | Self::FutexWoken | Self::SigHandle | Self::SigWait)
     }
 

@@ -34,7 +34,7 @@ mod search;
 mod sync_preserving;
 mod witness;
 
-pub use check::{Checker, Illegal};
+pub use check::{CheckedState, Checker, Illegal};
 pub use confirm::{
     ConfirmationResult, ConfirmationRun, ConfirmationVerdict, WitnessRunner, confirm_deadlock, confirm_race,
     is_same_race,

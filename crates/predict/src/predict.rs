@@ -1,7 +1,7 @@
 //! The analysis, window by window: model, filter, witnesses.
 
 use crate::{
-    check::{Checker, Illegal},
+    check::{CheckedState, Checker, Illegal},
     critical_sections::CriticalSections,
     deadlocks::{self, PredictedDeadlock},
     findings::{ErrorSites, Findings, Statistics, WindowProgress},
@@ -53,6 +53,8 @@ pub struct Prediction {
 pub struct Predictor {
     options: PredictOptions,
     state: SyncState,
+    /// The same, by the checker's own rules.
+    checked: CheckedState,
     pending: Vec<Event>,
     findings: Findings,
 }
@@ -61,7 +63,13 @@ impl Predictor {
     /// Creates a predictor before the first event.
     #[must_use]
     pub fn new(options: PredictOptions) -> Self {
-        Self { options, state: SyncState::default(), pending: Vec::new(), findings: Findings::default() }
+        Self {
+            options,
+            state: SyncState::default(),
+            checked: CheckedState::default(),
+            pending: Vec::new(),
+            findings: Findings::default(),
+        }
     }
 
     /// Adds events. `watch` is called for each object analysed.
@@ -109,7 +117,13 @@ impl Predictor {
         if self.options.free_reads {
             self.look(&window, Reads::Free, watch)?;
         }
-        events.iter().try_for_each(|event| self.state.step(event))
+        for event in events {
+            self.state.step(event)?;
+            // The model has refused everything that the checker cannot follow.
+            let followed = self.checked.step(event);
+            debug_assert!(followed.is_ok(), "{followed:?}");
+        }
+        Ok(())
     }
 
     fn look(
@@ -145,7 +159,7 @@ impl Predictor {
         // Nothing is reported that the independent checker has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;
         if races.len() > old_races || deadlocks.len() > old_deadlocks {
-            let checker = Checker::new(window.events, &self.state, reads);
+            let checker = Checker::new(window.events, &self.checked, reads);
             keep_approved(races, old_races, |race| checker.race(race));
             for race in &mut races[old_races..] {
                 let mut others = std::mem::take(&mut race.others);

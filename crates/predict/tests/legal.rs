@@ -5,7 +5,7 @@ mod common;
 
 use common::{LOCKS, Rng, event};
 use unsnarl_model::{Event, Op};
-use unsnarl_predict::{Checker, PredictOptions, Prediction, Predictor, Reads, SyncState};
+use unsnarl_predict::{CheckedState, Checker, PredictOptions, Prediction, Predictor, Reads};
 
 const SEMAPHORES: u64 = 200;
 const CONDITION: u64 = 300;
@@ -65,7 +65,9 @@ impl Run {
             if let Some(signal) = signal.filter(|_| self.is_free(mutex)) {
                 self.waiting[me] = None;
                 self.held[me].push(mutex);
-                self.push(me, Op::CondWake, CONDITION, signal);
+                self.push(me, Op::CondWake, CONDITION, mutex);
+                let wake = self.events.last_mut().expect("an event");
+                *wake = wake.with_waker(Some(signal));
             }
             return;
         }
@@ -150,7 +152,7 @@ fn check(events: &[Event], window: Option<usize>) -> (usize, usize, usize) {
     let prediction = predicted(events, window);
     let end = |first: u64| window.map_or(events.len(), |size| events.len().min(first as usize + size));
     let with = |before: u64, reads: Reads, check: &dyn Fn(&Checker<'_>)| {
-        let mut state = SyncState::default();
+        let mut state = CheckedState::default();
         for event in &events[..before as usize] {
             state.step(event).expect("the trace is in order");
         }

@@ -267,14 +267,14 @@ fn inconsistent_trace_is_rejected_with_its_event() {
 
 #[test]
 fn checker_rejects_invalid_witnesses() {
-    use unsnarl_predict::{Checker, Illegal, SyncState};
+    use unsnarl_predict::{CheckedState, Checker, Illegal};
     let trace = std("T1|fork(T2)|1
         T1|w(y)|2
         T2|w(y)|3
         T2|w(z)|4");
     let prediction = whole(&trace);
     let [race] = &prediction.races[..] else { panic!("one race") };
-    let checker = Checker::new(&trace.events, &SyncState::default(), Reads::Same);
+    let checker = Checker::new(&trace.events, &CheckedState::default(), Reads::Same);
     assert_eq!(checker.race(race), Ok(()));
     let mut wrong = race.clone();
     wrong.accesses[1] = 3;

@@ -2,10 +2,11 @@
 
 use crate::{
     Edges, HappensBefore, Moment, ShadowCell, ShadowMemory, cell::Word, clock::VectorClock,
-    locksets::Locksets, succeeded,
+    locksets::Locksets,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 /// Finds the conflicts of one run.
 ///

@@ -42,7 +42,7 @@ pub use memory::{ShadowMemory, SparseShadow};
 pub use order::{Edges, HappensBefore};
 
 use alloc::{collections::BTreeSet, vec::Vec};
-use unsnarl_model::{ConflictKind, Event, Flags, SiteIx, Trace};
+use unsnarl_model::{ConflictKind, Event, SiteIx, Trace};
 
 /// Two conflicting operations, by the numbers of their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,9 +81,4 @@ pub fn races(trace: &Trace) -> Vec<ConflictPair> {
         pair.kind == ConflictKind::Race && seen.insert((a.min(b), a.max(b)))
     });
     races
-}
-
-/// Returns whether an operation succeeded.
-const fn succeeded(event: &Event) -> bool {
-    !event.flags.has(Flags::FAILED) && !event.flags.has(Flags::TIMED_OUT)
 }

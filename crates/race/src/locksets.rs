@@ -1,8 +1,8 @@
 //! The locksets of threads. Locksets are numbered, so that an access stores its own in 16 bits.
 
-use crate::succeeded;
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use unsnarl_model::{Event, Op, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 /// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +25,6 @@ pub(crate) struct Locksets {
 struct Holder {
     held: Vec<Held>,
     number: u16,
-    /// The mutex that the thread released to wait for a condition.
-    waits_with: Option<u64>,
 }
 
 impl Default for Locksets {
@@ -65,12 +63,10 @@ impl Locksets {
             Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take(thread, lock, false),
             Op::Unlock if succeeded(event) && event.value == 0 => self.release(thread, lock),
             Op::RwUnlock if succeeded(event) => self.release(thread, lock),
-            Op::CondWait => {
-                self.holder(thread).waits_with = Some(event.value);
-                self.release(thread, event.value);
-            }
+            // A recursive mutex that stays held is not released.
+            Op::CondWait if succeeded(event) && event.size == 0 => self.release(thread, event.value),
             Op::CondWake => {
-                if let Some(mutex) = self.holder(thread).waits_with.take() {
+                if let Some(mutex) = event.waited_mutex() {
                     self.take(thread, mutex, true);
                 }
             }
@@ -88,9 +84,10 @@ impl Locksets {
     fn take(&mut self, thread: ThreadIx, lock: u64, exclusive: bool) {
         let held = &mut self.holder(thread).held;
         let new = Held { lock, exclusive };
-        let at = held.partition_point(|held| *held < new);
-        held.insert(at, new);
-        self.renumber(thread);
+        if let Err(at) = held.binary_search(&new) {
+            held.insert(at, new);
+            self.renumber(thread);
+        }
     }
 
     fn release(&mut self, thread: ThreadIx, lock: u64) {

@@ -17,12 +17,12 @@
 use crate::{
     Epoch,
     clock::{ThreadTimes, VectorClock},
-    succeeded,
     table::KeyTable,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
 use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 /// The edges that the relation includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -50,8 +50,6 @@ pub struct HappensBefore {
     /// The clocks of threads at creation and at their end.
     lives: KeyTable<VectorClock>,
     variables: KeyTable<AtomicVariable, 64>,
-    /// The mutex that a waiting thread released.
-    mutexes: BTreeMap<ThreadIx, u64>,
     wake_ups: WakeUps,
 }
 
@@ -340,22 +338,23 @@ impl HappensBefore {
                 self.threads.publish_by_lock_and_advance(thread, &mut self.now, self.readers.at(addr));
             }
             Op::RwUnlock => self.release_lock(thread, addr),
-            Op::CondWait => {
-                self.mutexes.insert(thread, event.value);
-                self.release_lock(thread, event.value);
-            }
+            Op::CondWait if succeeded(event) => self.release_lock(thread, event.value),
+            // The mutex is held again however the wait ended.
             Op::CondWake => {
-                if let Some(mutex) = self.mutexes.remove(&thread) {
+                if let Some(mutex) = event.waited_mutex() {
                     self.acquire_lock(thread, mutex);
                 }
-                self.woken(thread, event.value);
+                self.woken(thread, event.waker());
             }
-            Op::FutexWoken => self.woken(thread, event.value),
+            Op::FutexWoken => self.woken(thread, event.waker()),
             Op::FutexWait if succeeded(event) => self.release(thread, addr),
             Op::FutexWake | Op::FutexRequeue => {
                 self.acquire(thread, addr);
                 // Threads that were only moved may be woken by another thread's event.
-                let woken = (event.op == Op::FutexWake || event.value == 0).then_some(event.value);
+                let woken = match event.op {
+                    Op::FutexWake => Some(event.value),
+                    _ => (event.size == 0).then_some(0),
+                };
                 self.wake(thread, number, woken);
             }
             Op::Signal | Op::Broadcast => self.wake(thread, number, Some(event.value)),
@@ -392,7 +391,7 @@ impl HappensBefore {
             Op::SigSend => self.wake(thread, number, None),
             Op::SigHandle | Op::SigWait => {
                 self.acquire(thread, addr);
-                self.woken(thread, event.value);
+                self.woken(thread, event.waker());
             }
             Op::TimerSet => self.release(thread, TIMERS),
             Op::TimerFire => {
@@ -425,8 +424,10 @@ impl HappensBefore {
         self.now.advance(thread);
     }
 
-    fn woken(&mut self, thread: ThreadIx, by: u64) {
-        self.wake_ups.wake(by, &mut self.threads.at(thread).clock);
+    fn woken(&mut self, thread: ThreadIx, by: Option<u64>) {
+        if let Some(by) = by {
+            self.wake_ups.wake(by, &mut self.threads.at(thread).clock);
+        }
     }
 
     fn fence(&mut self, event: &Event) {

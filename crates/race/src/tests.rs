@@ -145,13 +145,46 @@ fn atomics_race_with_plain_accesses_only() {
 }
 
 #[test]
+fn cancelled_and_failed_operations_order_nothing() {
+    let write = event(1, Op::Write, X, 0);
+    let post = event(1, Op::SemPost, 0x3000, 1);
+    let wait = event(2, Op::SemWait, 0x3000, 0);
+    let read = event(2, Op::Read, X, 0);
+    assert_eq!(races(&with(&[write, post, wait, read])), []);
+    let cancelled = Event { flags: Flags::CANCELLED, ..wait };
+    assert_eq!(races(&with(&[write, post, cancelled, read])), [(4, 7)]);
+    // A wait without the mutex fails, and does not release it.
+    let refused = Event { flags: Flags::FAILED, ..event(1, Op::CondWait, 0x4000, M) };
+    let lock = event(2, Op::Lock, M, 1);
+    assert_eq!(races(&with(&[write, refused, lock, read])), [(4, 7)]);
+}
+
+#[test]
+fn recursive_mutex_that_stays_held_protects_during_a_wait() {
+    let wait = Event { size: 1, ..event(1, Op::CondWait, 0x4000, M) };
+    let events = [
+        event(1, Op::Lock, M, 1),
+        event(1, Op::Lock, M, 2),
+        wait,
+        Event { flags: Flags::TIMED_OUT, ..event(1, Op::CondWake, 0x4000, M) },
+        event(1, Op::Unlock, M, 1),
+        event(1, Op::Write, X, 0),
+        event(1, Op::Unlock, M, 0),
+        event(2, Op::Lock, M, 1),
+        event(2, Op::Write, X, 0),
+    ];
+    assert_eq!(races(&with(&events)), []);
+    assert_eq!(of_kind(&with(&events), ConflictKind::Hidden), []);
+}
+
+#[test]
 fn signal_orders_woken_thread_and_barrier_orders_rounds() {
     let handed_over = with(&[
         event(2, Op::Lock, M, 1),
         event(2, Op::CondWait, 0x3000, M),
         event(1, Op::Write, X, 0),
         event(1, Op::Signal, 0x3000, 1),
-        event(2, Op::CondWake, 0x3000, 7),
+        event(2, Op::CondWake, 0x3000, M).with_waker(Some(7)),
         event(2, Op::Read, X, 0),
     ]);
     assert_eq!(races(&handed_over), []);

@@ -120,10 +120,10 @@ impl CauseWriter<'_> {
         let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let thread_name = describe::id(self.trace, wait.thread);
-            let held: Vec<String> = holds(self.trace)
+            let held: Vec<String> = holds(&self.trace.events)
                 .into_iter()
                 .filter(|hold| hold.thread == wait.thread && hold.last == self.trace.events.len())
-                .map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first)))
+                .map(|hold| format!("`{}`", self.objects.held(self.trace, hold)))
                 .collect();
             let held =
                 if held.is_empty() { String::new() } else { format!("holds {} and ", held.join(", ")) };
@@ -225,8 +225,8 @@ impl CauseWriter<'_> {
     fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
         let is_held =
             |hold: &facts::LockHold| hold.thread == thread && hold.first < event && hold.last >= event;
-        let held = holds(self.trace).into_iter().filter(is_held);
-        held.map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first))).collect()
+        let held = holds(&self.trace.events).into_iter().filter(is_held);
+        held.map(|hold| format!("`{}`", self.objects.held(self.trace, hold))).collect()
     }
 
     /// Returns the changes by other threads, while a thread was preempted, to objects that it was using: the address

@@ -44,11 +44,12 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::CondWake | Op::FutexWoken => format!("{} {}{}", event.op.name(), on(), woken_by(trace, event)),
         Op::Signal if value == 0 => format!("signal {} (nobody waits)", on()),
         Op::Signal => format!("signal {}", on()),
-        Op::Broadcast | Op::FutexWake | Op::FutexRequeue if value == 0 => {
-            return format!("{} {} (nobody waits)", event.op.name(), on());
-        }
         Op::Broadcast | Op::FutexWake | Op::FutexRequeue => {
-            format!("{} {} (wakes {value})", event.op.name(), on())
+            let affected = if event.op == Op::FutexRequeue { event.size.into() } else { value };
+            match affected {
+                0 => return format!("{} {} (nobody waits)", event.op.name(), on()),
+                _ => format!("{} {} (wakes {affected})", event.op.name(), on()),
+            }
         }
         Op::SemInit => format!("init {} (count {value})", on()),
         Op::SemTryWait if failed => return format!("sem try wait {}: none left", on()),
@@ -175,7 +176,7 @@ fn thread(trace: &Trace, value: u64) -> String {
 }
 
 fn woken_by(trace: &Trace, event: &Event) -> String {
-    let by = usize::try_from(event.value).ok().and_then(|number| trace.events.get(number));
+    let by = event.waker().and_then(|number| trace.events.get(number as usize));
     by.map(|waker| format!(" (by {})", id(trace, waker.thread))).unwrap_or_default()
 }
 

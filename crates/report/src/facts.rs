@@ -2,12 +2,15 @@
 
 use crate::Names;
 use std::collections::{BTreeSet, HashMap};
-use unsnarl_model::{Event, Flags, Op, Side, Site, ThreadIx, Trace};
+use unsnarl_model::{Event, Op, Side, Site, ThreadIx, Trace};
+use unsnarl_semantics::succeeded;
 
 /// A lock held by a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LockHold {
     pub(crate) thread: ThreadIx,
+    /// The lock's address.
+    pub(crate) lock: u64,
     /// The event that acquired it.
     pub(crate) first: usize,
     /// The event that released it; the number of events if none did.
@@ -15,41 +18,35 @@ pub(crate) struct LockHold {
 }
 
 /// Returns which thread holds which lock from which event to which, ordered by thread and event.
-pub(crate) fn holds(trace: &Trace) -> Vec<LockHold> {
+pub(crate) fn holds(events: &[Event]) -> Vec<LockHold> {
+    // The event since which a thread holds a lock, and how often it has acquired it.
     let mut held: HashMap<(ThreadIx, u64), (usize, u32)> = HashMap::new();
     let mut all = Vec::new();
-    for (number, event) in trace.events.iter().enumerate() {
-        let key = (event.thread, event.addr);
-        let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+    for (number, event) in events.iter().enumerate() {
+        let lock = event.waited_mutex().unwrap_or(event.addr);
+        let key = (event.thread, lock);
         match event.op {
-            _ if failed => {}
+            // The mutex is held again however the wait ended.
+            Op::CondWake => held.entry(key).or_insert((number, 0)).1 += 1,
+            _ if !succeeded(event) => {}
             Op::Lock | Op::TryLock | Op::ReadLock | Op::WriteLock | Op::TryReadLock | Op::TryWriteLock => {
                 held.entry(key).or_insert((number, 0)).1 += 1;
             }
-            Op::Unlock | Op::RwUnlock => {
+            Op::Unlock | Op::RwUnlock | Op::CondWait => {
                 if let Some((first, depth)) = held.get_mut(&key) {
                     *depth -= 1;
                     if *depth == 0 {
-                        all.push(LockHold { thread: event.thread, first: *first, last: number });
+                        all.push(LockHold { thread: event.thread, lock, first: *first, last: number });
                         held.remove(&key);
                     }
                 }
             }
-            // A wait releases the mutex, and holds it again when it is over.
-            Op::CondWait => {
-                if let Some((first, _)) = held.remove(&(event.thread, event.value)) {
-                    all.push(LockHold { thread: event.thread, first, last: number });
-                }
-            }
-            Op::CondWake => {
-                held.insert((event.thread, event.value), (number, 1));
-            }
             _ => {}
         }
     }
-    let last = trace.events.len();
-    all.extend(held.into_iter().map(|((thread, _), (first, _))| LockHold { thread, first, last }));
-    all.sort();
+    let last = events.len();
+    all.extend(held.into_iter().map(|((thread, lock), (first, _))| LockHold { thread, lock, first, last }));
+    all.sort_by_key(|hold| (hold.thread, hold.first, hold.lock));
     all
 }
 
@@ -81,4 +78,53 @@ pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<SourcePlace> {
     let frame = names.place(site);
     let (file, line) = frame.file.zip(frame.line)?;
     (!frame.system).then_some((file, line, frame.function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::{Flags, Order, SiteIx};
+
+    fn event(op: Op, addr: u64, value: u64) -> Event {
+        Event {
+            thread: ThreadIx(1),
+            op,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site: SiteIx(0),
+            size: 0,
+            addr,
+            value,
+        }
+    }
+
+    fn held(events: &[Event]) -> Vec<(u64, usize, usize)> {
+        holds(events).into_iter().map(|hold| (hold.lock, hold.first, hold.last)).collect()
+    }
+
+    #[test]
+    fn wait_releases_the_mutex_and_takes_it_back() {
+        const COND: u64 = 0x20;
+        const MUTEX: u64 = 0x10;
+        let timed_out = Event { flags: Flags::TIMED_OUT, ..event(Op::CondWake, COND, MUTEX) };
+        for wake in [event(Op::CondWake, COND, MUTEX).with_waker(Some(7)), timed_out] {
+            let events = [
+                event(Op::Lock, MUTEX, 1),
+                event(Op::CondWait, COND, MUTEX),
+                wake,
+                event(Op::Unlock, MUTEX, 0),
+            ];
+            assert_eq!(held(&events), [(MUTEX, 0, 1), (MUTEX, 2, 3)]);
+            assert_eq!(held(&events[..3]), [(MUTEX, 0, 1), (MUTEX, 2, 3)]);
+        }
+        let recursive = [
+            event(Op::Lock, MUTEX, 1),
+            event(Op::Lock, MUTEX, 2),
+            event(Op::CondWait, COND, MUTEX),
+            timed_out,
+        ];
+        assert_eq!(held(&recursive), [(MUTEX, 0, 4)]);
+        let failed = Event { flags: Flags::FAILED, ..event(Op::CondWait, COND, MUTEX) };
+        assert_eq!(held(&[event(Op::Lock, MUTEX, 1), failed]), [(MUTEX, 0, 2)]);
+    }
 }

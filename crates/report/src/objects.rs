@@ -1,6 +1,6 @@
 //! Names of the objects that threads act on.
 
-use crate::Names;
+use crate::{Names, facts::LockHold};
 use std::collections::HashMap;
 use unsnarl_model::{Event, ObjectIx, ObjectKind, Objects, Op, Trace};
 
@@ -52,6 +52,13 @@ impl ObjectNames {
         }
         let addr = trace.events[event].addr;
         self.memory.get(&addr).cloned().unwrap_or_else(|| format!("{addr:#x}"))
+    }
+
+    /// Returns the name of a held lock.
+    pub(crate) fn held(&self, trace: &Trace, hold: LockHold) -> String {
+        // The object of the event that ended a wait is the condition variable.
+        let mutex = trace.events[hold.first].waited_mutex();
+        mutex.and_then(|mutex| self.lock(mutex)).unwrap_or_else(|| self.at(trace, hold.first))
     }
 
     /// Returns the name of the object at an address at the end of the run, for an operation of this kind.

@@ -69,8 +69,8 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
         number = end;
     }
     // Locks overlap in any way, which only asynchronous events support.
-    for (id, hold) in holds(trace).into_iter().enumerate() {
-        let name = format!("{} holds {}", describe::id(trace, hold.thread), objects.at(trace, hold.first));
+    for (id, hold) in holds(&trace.events).into_iter().enumerate() {
+        let name = format!("{} holds {}", describe::id(trace, hold.thread), objects.held(trace, hold));
         for (phase, at) in [("b", hold.first), ("e", hold.last)] {
             events.push(json!({
                 "ph": phase, "cat": "lock", "name": name, "id": id, "pid": PROCESS, "tid": track(hold.thread), "ts": at,

@@ -220,7 +220,7 @@ fn listen(set: SignalSet) -> i32 {
 
 /// Takes one of these signals from the kernel, where it is pending because every thread blocks it.
 pub(crate) fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
-    let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX };
+    let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: None };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [
         &raw const set as usize,

@@ -193,7 +193,7 @@ struct Arrivals(UnsafeCell<[SentSignal; ROOM]>, AtomicUsize);
 unsafe impl Sync for Arrivals {}
 
 static ARRIVALS: Arrivals = Arrivals(
-    UnsafeCell::new([SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX }; ROOM]),
+    UnsafeCell::new([SentSignal { signal: 0, info: Info([0; 32]), event: None }; ROOM]),
     AtomicUsize::new(0),
 );
 
@@ -207,7 +207,7 @@ fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
     let count = ARRIVALS.1.load(Ordering::Relaxed);
     if count < ROOM {
         // SAFETY: the kernel's description; handlers do not run concurrently.
-        unsafe { (*ARRIVALS.0.get())[count] = SentSignal { signal, info: *info.cast(), event: u64::MAX } };
+        unsafe { (*ARRIVALS.0.get())[count] = SentSignal { signal, info: *info.cast(), event: None } };
         ARRIVALS.1.store(count + 1, Ordering::Relaxed);
     }
     // SAFETY: a separate flag, which is read at the next schedule point.

@@ -209,7 +209,7 @@ impl State {
     }
 
     fn take_signal_from_plan(&mut self, op: Op, input: RawInput) -> Option<SentSignal> {
-        let mut sent = SentSignal { signal: input.result as i32, info: Info([0; 32]), event: u64::MAX };
+        let mut sent = SentSignal { signal: input.result as i32, info: Info([0; 32]), event: None };
         let whole = [(&raw mut sent.info as usize, size_of::<Info>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         // SAFETY: a local buffer, as large as the record of a signal.

@@ -37,8 +37,8 @@ const FIRST_QUEUED: i32 = 32;
 pub(crate) struct SentSignal {
     pub(crate) signal: i32,
     pub(crate) info: Info,
-    /// The event that sent it; `u64::MAX` if it came from outside.
-    pub(crate) event: u64,
+    /// The event that sent it; `None` if it came from outside.
+    pub(crate) event: Option<u64>,
 }
 
 /// The information for a handler: the kernel's `siginfo_t`.
@@ -77,7 +77,7 @@ impl SentSignal {
     /// Looks for a signal on the runtime's separate stack. If there is none, no stray bytes are copied from
     /// there.
     pub(crate) fn find(job: impl FnOnce() -> Option<Self>) -> Option<Self> {
-        let mut sent = Self { signal: 0, info: Info([0; 32]), event: 0 };
+        let mut sent = Self { signal: 0, info: Info([0; 32]), event: None };
         let is_there = stack::run_isolated(|| {
             let found = job();
             found.map(|found| sent = found).is_some()
@@ -233,7 +233,7 @@ impl State {
         }
         let due = self.due(self.current);
         let taken = self.take_signal(due)?;
-        if taken.event == u64::MAX {
+        if taken.event.is_none() {
             self.record_arrival(Op::SigHandle, &taken);
         }
         Some(taken)
@@ -418,7 +418,7 @@ impl Runtime {
             match self.state.take_due() {
                 Some(sent) => self.handle(&sent, None),
                 None => {
-                    self.log(Op::SigHandle, Flags::FAILED, pc, 0, u64::MAX);
+                    self.log_woken(Op::SigHandle, Flags::FAILED, pc, (0, 0), None);
                     None
                 }
             };
@@ -447,7 +447,7 @@ impl Runtime {
         let suspended = match taken {
             Some(sent) => self.handle_suspended(&sent, suspended),
             None => {
-                self.log(Op::SigHandle, Flags::FAILED, pending.pc, 0, u64::MAX);
+                self.log_woken(Op::SigHandle, Flags::FAILED, pending.pc, (0, 0), None);
                 suspended
             }
         };
@@ -489,7 +489,7 @@ impl Runtime {
         let awaited = mem::take(&mut me.awaited);
         me.suspended.extend(suspended);
         let restarts = handlers::restarts(sent.signal);
-        self.log(Op::SigHandle, Flags::NONE, pending.pc, sent.signal as usize, sent.event);
+        self.log_woken(Op::SigHandle, Flags::NONE, pending.pc, (sent.signal as usize, 0), sent.event);
         // The path to this point differs in a replay, and the handler runs directly below this frame.
         stack::clear_unused_stack();
         handlers::raise(sent);

@@ -173,7 +173,7 @@ impl Runtime {
                     state.timers.all[at].overrun += 1;
                 } else {
                     state.timers.all[at].overrun = 0;
-                    is_sent = state.send(SentSignal { signal, info, event }, to);
+                    is_sent = state.send(SentSignal { signal, info, event: Some(event) }, to);
                 }
             }
             TimerAction::Count { fd } => {

@@ -133,9 +133,6 @@ impl Runtime {
         if blocked {
             state.switch_flags = state.switch_flags | Flags::BLOCKED;
         }
-        if pending.deadline != u64::MAX {
-            state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
-        }
         if pending.gate.depends_on_environment() {
             stack::clear_unused_stack();
         }
@@ -204,10 +201,6 @@ impl Runtime {
         });
         if sole_runner {
             state.sole_runner.set(me, false);
-            // The same bit has another meaning for atomic operations.
-            if !state.me().pending.op.is_atomic() {
-                state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
-            }
         }
         match other {
             None => {
@@ -265,6 +258,32 @@ impl Runtime {
     pub(crate) fn log(&mut self, op: Op, flags: Flags, pc: u64, addr: usize, value: u64) -> u64 {
         let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value);
         self.append(op, flags, event, (pc, addr as u64, value))
+    }
+
+    /// Appends an operation that another event may have caused: the end of a wait, or a signal taken.
+    pub(crate) fn log_woken(
+        &mut self,
+        op: Op,
+        flags: Flags,
+        pc: u64,
+        (addr, value): (usize, u64),
+        waker: Option<u64>,
+    ) -> u64 {
+        let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value).woken_by(waker);
+        self.append(op, flags, event, (pc, addr as u64, waker.unwrap_or(u64::MAX)))
+    }
+
+    /// Appends an operation with a count.
+    pub(crate) fn log_count(
+        &mut self,
+        op: Op,
+        flags: Flags,
+        pc: u64,
+        (addr, value): (usize, u64),
+        count: u32,
+    ) -> u64 {
+        let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value).with_size(count);
+        self.append(op, flags, event, (pc, addr as u64, u64::from(count)))
     }
 
     /// Appends a memory access of the running thread.

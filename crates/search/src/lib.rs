@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block_map;
 mod chess;
 mod fairness;
 mod knowledge;

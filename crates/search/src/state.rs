@@ -6,27 +6,23 @@
 //! covers its operation, its thread's previous event, and the earlier dependent events on the same object.
 //! The sum over all events does not depend on the order of independent events.
 
+use crate::block_map::BlockMap;
 use std::collections::HashMap;
-use unsnarl_model::{Event, Flags, ObjectKind, Op};
+use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, SharedObject, Touch};
 
 /// The happens-before graph of the events so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StateHash {
     sum: u64,
-    threads: HashMap<u16, u64>,
-    resources: HashMap<Resource, LastAccesses>,
-}
-
-/// A resource through which events can depend on each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Resource {
-    /// Eight bytes of memory, by their address.
-    Memory(u64),
-    /// A lock, a condition …
-    Object(u64),
-    Thread(u64),
-    /// The clock, the heap, the end of the program.
-    Environment,
+    relation: Relation,
+    touches: Vec<Touch>,
+    threads: HashMap<ThreadIx, u64>,
+    objects: HashMap<SharedObject, LastAccesses>,
+    /// By the address of eight bytes.
+    words: HashMap<u64, LastAccesses>,
+    /// The last allocation or free of memory that was not accessed since.
+    blocks: BlockMap,
 }
 
 /// The last event that changed a resource, and the reads since.
@@ -34,6 +30,38 @@ enum Resource {
 struct LastAccesses {
     write: u64,
     reads: u64,
+}
+
+impl LastAccesses {
+    /// Returns the past that an access in this mode depends on.
+    const fn past(self, mode: AccessMode) -> u64 {
+        match mode {
+            AccessMode::Reads => self.write,
+            AccessMode::Writes => mix(self.write, self.reads),
+        }
+    }
+
+    const fn access(&mut self, mode: AccessMode, event: u64) {
+        match mode {
+            AccessMode::Reads => self.reads = self.reads.wrapping_add(event),
+            AccessMode::Writes => *self = Self { write: event, reads: 0 },
+        }
+    }
+}
+
+impl Default for StateHash {
+    fn default() -> Self {
+        let rules = Rules { end: false, ..Rules::default() };
+        Self {
+            sum: 0,
+            relation: Relation::new(rules),
+            touches: Vec::new(),
+            threads: HashMap::new(),
+            objects: HashMap::new(),
+            words: HashMap::new(),
+            blocks: BlockMap::default(),
+        }
+    }
 }
 
 impl StateHash {
@@ -44,58 +72,135 @@ impl StateHash {
 
     /// Processes one more event.
     pub(crate) fn step(&mut self, event: &Event) {
-        let mut hash = self.threads.get(&event.thread.0).copied().unwrap_or(u64::from(event.thread.0) + 1);
+        let mut touches = std::mem::take(&mut self.touches);
+        touches.clear();
+        self.relation.touches(event, &mut touches);
+        if depends_on_environment(event) {
+            touches.push(Touch::SharedObject(SharedObject::Time, AccessMode::Writes));
+        }
         // Values and addresses follow from the earlier events; the woken threads are part of the order
         // itself.
         let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::FOREIGN).0;
-        hash = mix(hash, u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16);
-        let looks_only =
-            event.op.only_reads() || (event.op == Op::AtomicCas && event.flags.has(Flags::FAILED));
-        let mut resources = Vec::with_capacity(2);
-        resources_of(event, &mut resources);
-        for resource in &resources {
-            let last = self.resources.get(resource).copied().unwrap_or_default();
-            hash = mix(hash, last.write);
-            if !looks_only {
-                hash = mix(hash, last.reads);
-            }
+        let operation = u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16;
+        let mut hash = mix(self.thread(event.thread), operation);
+        for touch in &touches {
+            hash = mix(hash, self.past(touch, event));
         }
-        for resource in resources {
-            let last = self.resources.entry(resource).or_default();
-            if looks_only {
-                last.reads = last.reads.wrapping_add(hash);
-            } else {
-                *last = LastAccesses { write: hash, reads: 0 };
-            }
+        for touch in &touches {
+            self.enter(touch, event, hash);
         }
-        self.threads.insert(event.thread.0, hash);
+        self.threads.insert(event.thread, hash);
         self.sum = self.sum.wrapping_add(hash);
+        self.touches = touches;
+    }
+
+    fn thread(&self, thread: ThreadIx) -> u64 {
+        self.threads.get(&thread).copied().unwrap_or(u64::from(thread.0) + 1)
+    }
+
+    /// Returns the past of what the event touches.
+    fn past(&self, touch: &Touch, event: &Event) -> u64 {
+        match *touch {
+            Touch::SharedObject(object, mode) => self.objects.get(&object).map_or(0, |last| last.past(mode)),
+            Touch::Bytes(first, len, mode) if is_block(event) => {
+                let last = self.words_within(first, len).map(|word| self.words[&word].past(mode));
+                last.chain(self.blocks.overlapping(first, len)).fold(0, u64::wrapping_add)
+            }
+            Touch::Bytes(first, len, mode) => {
+                let past = |word| match self.words.get(&word) {
+                    Some(last) => last.past(mode),
+                    None => self.blocks.overlapping(word, 8).fold(0, u64::wrapping_add),
+                };
+                words(first, len).map(past).fold(0, mix)
+            }
+            Touch::After(thread) | Touch::Pin(thread) => self.thread(thread),
+            Touch::Fence => self.sum,
+            Touch::Before(_) | Touch::Forget(_) => 0,
+        }
+    }
+
+    /// Records that an event with this hash touches something.
+    fn enter(&mut self, touch: &Touch, event: &Event, hash: u64) {
+        match *touch {
+            Touch::SharedObject(object, mode) => {
+                self.objects.entry(object).or_default().access(mode, hash);
+            }
+            Touch::Bytes(first, len, _) if is_block(event) => {
+                let forgotten: Vec<u64> = self.words_within(first, len).collect();
+                for word in forgotten {
+                    self.words.remove(&word);
+                }
+                self.blocks.insert(first, len, hash);
+            }
+            Touch::Bytes(first, len, mode) => {
+                for word in words(first, len) {
+                    let block = || self.blocks.overlapping(word, 8).fold(0, u64::wrapping_add);
+                    let last =
+                        self.words.entry(word).or_insert_with(|| LastAccesses { write: block(), reads: 0 });
+                    last.access(mode, hash);
+                }
+            }
+            Touch::Before(thread) | Touch::Pin(thread) => {
+                let next = mix(self.thread(thread), hash);
+                self.threads.insert(thread, next);
+            }
+            Touch::Fence => self.threads.values_mut().for_each(|thread| *thread = mix(*thread, hash)),
+            Touch::After(_) | Touch::Forget(_) => {}
+        }
+    }
+
+    /// Returns the accessed words of a block.
+    fn words_within(&self, first: u64, len: u64) -> impl Iterator<Item = u64> {
+        let all = words(first, len);
+        // Blocks can be much larger than what was accessed.
+        let scans = len / 8 > self.words.len() as u64;
+        let known = scans.then(|| self.words.keys().copied().filter(move |word| all.contains_word(*word)));
+        let present = (!scans).then(|| all.filter(|word| self.words.contains_key(word)));
+        known.into_iter().flatten().chain(present.into_iter().flatten())
     }
 }
 
-fn resources_of(event: &Event, resources: &mut Vec<Resource>) {
-    match event.op {
-        Op::Start | Op::End => resources.push(Resource::Thread(event.thread.0.into())),
-        Op::Create | Op::Join | Op::Detach | Op::Cancel => resources.push(Resource::Thread(event.value)),
-        Op::CondWait => resources.extend([Resource::Object(event.addr), Resource::Object(event.value)]),
-        Op::Sleep | Op::Exit | Op::Alloc | Op::Free => resources.push(Resource::Environment),
-        // No event shows which descriptors a wait covers, or which descriptor numbers are free.
-        op if op.object_kind() == Some(ObjectKind::Channel) => resources.push(Resource::Environment),
-        // Nor which threads may take a signal.
-        op if op.is_signalling() => resources.push(Resource::Environment),
-        Op::Yield | Op::Fence | Op::Cancelled => {}
-        op if op.object_kind() == Some(ObjectKind::Memory) => {
-            let end = event.addr.saturating_add(u64::from(event.size.max(1)));
-            let mut word = event.addr & !7;
-            while word < end {
-                resources.push(Resource::Memory(word));
-                word += 8;
-            }
-        }
-        _ => resources.push(Resource::Object(event.addr)),
+/// Returns whether the event allocates or frees a block of memory.
+const fn is_block(event: &Event) -> bool {
+    matches!(event.op, Op::Alloc | Op::Free)
+}
+
+/// Returns whether the event depends on state that other events do not show: time, the heap's free blocks, and
+/// whether the program still runs.
+const fn depends_on_environment(event: &Event) -> bool {
+    matches!(event.op, Op::Sleep | Op::Exit | Op::Alloc | Op::Free) || event.flags.has(Flags::TIMED_OUT)
+}
+
+/// The aligned words that a range of bytes covers.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    next: u64,
+    last: u64,
+    is_done: bool,
+}
+
+const fn words(first: u64, len: u64) -> Words {
+    let last = first.saturating_add(if len == 0 { 0 } else { len - 1 });
+    Words { next: first & !7, last: last & !7, is_done: false }
+}
+
+impl Words {
+    const fn contains_word(&self, word: u64) -> bool {
+        self.next <= word && word <= self.last
     }
-    if event.flags.has(Flags::TIMED_OUT) {
-        resources.push(Resource::Environment);
+}
+
+impl Iterator for Words {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.is_done {
+            return None;
+        }
+        let word = self.next;
+        self.is_done = word >= self.last;
+        self.next = word.wrapping_add(8);
+        Some(word)
     }
 }
 
@@ -139,5 +244,32 @@ mod tests {
         assert_ne!(number(&[r, c]), number(&[c, r]));
         let (l, m) = (event(0, Op::Lock, 0x10), event(1, Op::Lock, 0x10));
         assert_ne!(number(&[l, m]), number(&[m, l]));
+    }
+
+    #[test]
+    fn free_does_not_commute_with_accesses_to_the_block() {
+        let free = Event { size: 1 << 30, ..event(0, Op::Free, 0x1000) };
+        for op in [Op::Read, Op::Write, Op::AtomicLoad] {
+            let access = event(1, op, 0x1010);
+            assert_ne!(number(&[free, access]), number(&[access, free]), "{op:?}");
+            let later = event(2, Op::Write, 0x1010);
+            assert_ne!(number(&[free, access, later]), number(&[access, free, later]), "{op:?}");
+            let outside = event(1, op, 0x0ff0);
+            assert_eq!(number(&[free, outside]), number(&[outside, free]), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn end_of_initialisation_does_not_commute_with_a_load_of_the_guard() {
+        let begin = event(0, Op::OnceBegin, 0x10);
+        let (end, load) = (event(0, Op::OnceEnd, 0x10), event(1, Op::AtomicLoad, 0x10));
+        assert_ne!(number(&[begin, end, load]), number(&[begin, load, end]));
+    }
+
+    #[test]
+    fn cancellation_does_not_commute_with_operations_of_its_target() {
+        let cancel = Event { value: 1, ..event(0, Op::Cancel, 0) };
+        let point = event(1, Op::SemWait, 0x10);
+        assert_ne!(number(&[cancel, point]), number(&[point, cancel]));
     }
 }

@@ -26,6 +26,7 @@ mod meta;
 mod read;
 mod section;
 pub mod std_format;
+mod upgrade;
 mod write;
 
 pub use check::Inconsistent;
@@ -45,7 +46,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever the written bytes change, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The first format with inputs from outside the program.
 const INPUTS: u32 = 6;

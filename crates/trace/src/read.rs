@@ -5,6 +5,7 @@ use crate::{
     bytes::{ByteCursor, Codec, Malformed},
     check, chunk,
     section::{SectionReader, most_in},
+    upgrade::{SELF_CONTAINED, Upgrade},
 };
 use std::{io::Read, sync::Arc};
 use unsnarl_model::{Event, Input, Plan, Trace};
@@ -35,6 +36,8 @@ pub struct EventReader<R> {
     left: u64,
     ended: bool,
     chunk: Vec<Event>,
+    /// Translates the events of an older format.
+    upgrade: Option<Upgrade>,
 }
 
 impl<R: Read> EventReader<R> {
@@ -78,7 +81,8 @@ impl<R: Read> EventReader<R> {
             section: inconsistent.section,
             reason: inconsistent.reason,
         })?;
-        Ok(Self { sections, header, events: count, left: count, ended: false, chunk: Vec::new() })
+        let upgrade = (format < SELF_CONTAINED).then(Upgrade::default);
+        Ok(Self { sections, header, events: count, left: count, ended: false, chunk: Vec::new(), upgrade })
     }
 
     /// Returns the trace without its events.
@@ -129,7 +133,11 @@ impl<R: Read> EventReader<R> {
             return Err(corrupt("a chunk is too long"));
         }
         let (threads, sites) = (self.header.threads.len(), self.header.sites.len());
+        let first = events.len();
         chunk::take(count as usize, threads, sites, bytes, events).map_err(corrupt)?;
+        if let Some(upgrade) = &mut self.upgrade {
+            events[first..].iter_mut().for_each(|event| upgrade.upgrade(event));
+        }
         self.left -= count;
         Ok(true)
     }

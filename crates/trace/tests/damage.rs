@@ -6,7 +6,7 @@ mod looping;
 use proptest::prelude::*;
 use std::sync::Arc;
 use unsnarl_model::{
-    Action, Backtrace, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
+    Action, Backtrace, Event, Flags, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
 
@@ -73,6 +73,31 @@ fn older_formats_are_readable() {
         assert_eq!(read.program_warnings, Vec::<String>::new());
         assert_eq!(read.events, trace.events);
     }
+}
+
+/// Up to format 8, the end of a wait named only the waking event.
+#[test]
+fn events_of_older_formats_are_translated() {
+    let mut trace = looping::trace(7);
+    let operations = [
+        (1, Op::Lock, 0x10, 1, Flags::NONE),
+        (1, Op::Lock, 0x10, 2, Flags::NONE),
+        (1, Op::CondWait, 0x20, 0x10, Flags::FOREIGN),
+        (2, Op::Signal, 0x20, 1, Flags::NONE),
+        (1, Op::CondWake, 0x20, 3, Flags::NONE),
+        (2, Op::FutexRequeue, 0x30, 5, Flags::NONE),
+        (2, Op::SigWait, 9, u64::MAX, Flags::NONE),
+    ];
+    for (event, (thread, op, addr, value, flags)) in trace.events.iter_mut().zip(operations) {
+        *event = Event { thread: ThreadIx(thread), op, addr, value, flags, size: 0, ..*event };
+    }
+    let mut file = encode(&trace);
+    file[8..12].copy_from_slice(&8_u32.to_le_bytes());
+    let events = decode(&file).expect("an older file").events;
+    assert_eq!((events[2].value, events[2].size, events[2].flags), (0x10, 1, Flags::NONE));
+    assert_eq!((events[4].waited_mutex(), events[4].waker()), (Some(0x10), Some(3)));
+    assert_eq!((events[5].value, events[5].size), (0, 5));
+    assert_eq!(events[6].waker(), None);
 }
 
 #[test]

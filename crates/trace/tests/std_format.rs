@@ -186,7 +186,7 @@ T2|notifyAll(L)|7
             (1, Op::Lock, 1),
             (1, Op::Signal, 1),
             (1, Op::Unlock, 0),
-            (0, Op::CondWake, 3),
+            (0, Op::CondWake, 1 << 63),
             (0, Op::Unlock, 0),
             (1, Op::Broadcast, 0),
         ]
@@ -253,7 +253,7 @@ fn run_exports_only_supported_operations() {
         (1, Op::TryLock, 16, 1),
         (1, Op::Signal, 32, 1),
         (1, Op::Unlock, 16, 0),
-        (0, Op::CondWake, 32, 8),
+        (0, Op::CondWake, 32, 16),
         (0, Op::Unlock, 16, 0),
         (0, Op::ReadLock, 48, 0),
         (0, Op::RwUnlock, 48, 0),

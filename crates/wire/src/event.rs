@@ -1,6 +1,6 @@
 //! An event as the target writes it: four words, half a cache line.
 
-use unsnarl_model::{Flags, Op, Order, ThreadIx};
+use unsnarl_model::{Flags, Op, Order, ThreadIx, waker_field};
 
 /// One executed operation. Code and data addresses are raw here; the controller converts them to modules and
 /// offsets later, off the target's hot path.
@@ -37,6 +37,20 @@ impl RawEvent {
     #[inline]
     pub const fn access(self, size: u32, order: Order) -> Self {
         Self { thread_bits: self.thread_bits | (order as u64) << 16 | (size as u64) << 32, ..self }
+    }
+
+    /// Adds the event that caused this one, if there was one. See [`unsnarl_model::Event::waker`].
+    #[must_use]
+    #[inline]
+    pub const fn woken_by(self, waker: Option<u64>) -> Self {
+        self.with_size(waker_field(waker))
+    }
+
+    /// Sets the size, which had none before.
+    #[must_use]
+    #[inline]
+    pub const fn with_size(self, size: u32) -> Self {
+        Self { thread_bits: self.thread_bits | (size as u64) << 32, ..self }
     }
 
     /// Adds these flags.
@@ -76,7 +90,7 @@ impl RawEvent {
         Order::from_number((self.thread_bits >> 16) as u8).unwrap_or(Order::SeqCst)
     }
 
-    /// Returns the number of bytes accessed.
+    /// Returns the number of bytes accessed; for other operations see [`Op`].
     #[must_use]
     pub const fn size(&self) -> u32 {
         (self.thread_bits >> 32) as u32

@@ -6,7 +6,7 @@ use super::{
     locksets::Locksets,
     sections::SignallingSections,
     semaphores::{Tokens, used_as_mutexes},
-    state::{LockEffect, SyncState, succeeded},
+    state::{LockEffect, SyncState},
 };
 use crate::{
     flaw::{Contradiction, Flaw},
@@ -14,6 +14,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, Flags, ObjectKind, Op, SiteIx, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 impl Model {
     /// Builds the model of a window that begins in this state.
@@ -247,9 +248,9 @@ impl ModelBuilder {
             Op::CondWake | Op::SemWait | Op::BarrierLeave | Op::OncePass | Op::OnceBegin | Op::Join
         );
         match event.op {
-            op if op.names_its_cause() => {
-                let signal = event.value.checked_sub(self.before).and_then(|at| self.signals.get(&at));
-                needs.extend(signal);
+            op if op.has_waker() => {
+                let waker = event.waker().and_then(|waker| waker.checked_sub(self.before));
+                needs.extend(waker.and_then(|at| self.signals.get(&at)));
             }
             Op::SemWait | Op::SemTryWait if succeeded(event) && !self.mutexes.contains(&addr) => {
                 let tokens = self.tokens.entry(addr).or_default();
@@ -330,7 +331,7 @@ impl ModelBuilder {
             }
             Op::CondWake => {
                 if let Some(wait) = self.waits.remove(&thread)
-                    && let Some(at) = event.value.checked_sub(self.before)
+                    && let Some(at) = event.waker().and_then(|waker| waker.checked_sub(self.before))
                     && let Some(&signal) = self.signals.get(&at)
                 {
                     self.model.wake_ups.push(WakeUp { wait, signal, wake: step });

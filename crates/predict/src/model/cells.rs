@@ -7,9 +7,10 @@
 //!
 //! Reallocated memory is other memory: cells belong to a *generation*.
 
-use crate::{hash::Map, model::state::succeeded};
+use crate::hash::Map;
 use std::collections::BTreeMap;
 use unsnarl_model::{Event, Op, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 /// The cells of a window.
 #[derive(Debug, Default)]

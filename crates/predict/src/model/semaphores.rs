@@ -1,8 +1,9 @@
 //! Semaphores: treated as locks if they are used as such, and otherwise by tokens.
 
-use crate::model::state::{SyncState, succeeded};
+use crate::model::state::SyncState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use unsnarl_model::{Event, Op, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 /// Returns the semaphores that are mutexes in this window: there is one token, and its taker puts it back.
 pub(super) fn used_as_mutexes(events: &[Event], start: &SyncState) -> BTreeSet<u64> {

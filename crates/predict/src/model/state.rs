@@ -3,7 +3,8 @@
 use super::uninstrumented::UninstrumentedOrder;
 use crate::flaw::{Contradiction, Flaw};
 use std::collections::BTreeMap;
-use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_model::{Event, Op, ThreadIx};
+use unsnarl_semantics::succeeded;
 
 /// The locks, waits and threads of a run so far.
 ///
@@ -12,8 +13,8 @@ use unsnarl_model::{Event, Flags, Op, ThreadIx};
 #[derive(Clone, Debug, Default)]
 pub struct SyncState {
     held: BTreeMap<u64, Vec<Holding>>,
-    /// By thread that waits on a condition: the mutex, and how many times it was acquired.
-    waiting: BTreeMap<ThreadIx, (u64, u32)>,
+    /// By thread that waits on a condition: the mutex.
+    waiting: BTreeMap<ThreadIx, u64>,
     lifecycles: Vec<ThreadLifecycle>,
     /// The thread that took the last token of each semaphore.
     pub(super) tokens: BTreeMap<u64, ThreadIx>,
@@ -71,9 +72,9 @@ impl SyncState {
         self.held.iter().flat_map(|(&lock, holdings)| holdings.iter().map(move |&holding| (lock, holding)))
     }
 
-    /// Iterates over the threads that wait on a condition, with the mutex and how many times it was held.
-    pub fn waits(&self) -> impl Iterator<Item = (ThreadIx, u64, u32)> + '_ {
-        self.waiting.iter().map(|(&thread, &(mutex, depth))| (thread, mutex, depth))
+    /// Iterates over the threads that wait on a condition, with the mutex.
+    pub fn waits(&self) -> impl Iterator<Item = (ThreadIx, u64)> + '_ {
+        self.waiting.iter().map(|(&thread, &mutex)| (thread, mutex))
     }
 
     /// Iterates over semaphores without a later post, with the thread that took the last token.
@@ -135,20 +136,17 @@ impl SyncState {
             Op::CondWait if done => {
                 let mutex = event.value;
                 let mine = |holding: &&Holding| holding.thread == thread && !holding.shared;
-                let held = self.held.get(&mutex).and_then(|all| all.iter().find(mine));
-                let depth = held.ok_or(Contradiction::WaitWithoutLock(mutex))?.depth;
-                self.held.remove(&mutex);
-                self.waiting.insert(thread, (mutex, depth));
-                emit(LockEffect::Gives { lock: mutex, shared: false });
+                if !self.held.get(&mutex).is_some_and(|all| all.iter().any(|holding| mine(&holding))) {
+                    return Err(Contradiction::WaitWithoutLock(mutex));
+                }
+                // One level of a recursive mutex is released: it may stay held.
+                self.give(thread, mutex, emit)?;
+                self.waiting.insert(thread, mutex);
             }
             // The mutex is held again however the wait ended.
             Op::CondWake => {
-                let (mutex, depth) = self.waiting.remove(&thread).ok_or(Contradiction::NotWaiting)?;
-                if let Some(holder) = self.blocking_holder(mutex, thread, false) {
-                    return Err(Contradiction::HeldByAnother { lock: mutex, holder });
-                }
-                self.held.insert(mutex, vec![Holding { thread, shared: false, depth }]);
-                emit(LockEffect::Takes { lock: mutex, shared: false, blocks: true });
+                let mutex = self.waiting.remove(&thread).ok_or(Contradiction::NotWaiting)?;
+                self.acquire(thread, mutex, false, true, emit)?;
             }
             Op::SemWait | Op::SemTryWait if done => {
                 self.tokens.insert(addr, thread);
@@ -224,6 +222,17 @@ impl SyncState {
             }
             return Ok(());
         }
+        self.acquire(thread, lock, shared, blocks, emit)
+    }
+
+    fn acquire(
+        &mut self,
+        thread: ThreadIx,
+        lock: u64,
+        shared: bool,
+        blocks: bool,
+        emit: &mut dyn FnMut(LockEffect),
+    ) -> Result<(), Contradiction> {
         if let Some(holder) = self.blocking_holder(lock, thread, shared) {
             return Err(Contradiction::HeldByAnother { lock, holder });
         }
@@ -272,11 +281,4 @@ impl SyncState {
         });
         dropped
     }
-}
-
-/// Returns whether an operation succeeded.
-pub(crate) const fn succeeded(event: &Event) -> bool {
-    !event.flags.has(Flags::FAILED)
-        && !event.flags.has(Flags::TIMED_OUT)
-        && !event.flags.has(Flags::CANCELLED)
 }

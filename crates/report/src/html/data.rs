@@ -142,6 +142,6 @@ pub(super) fn causes(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
 /// Returns the held locks: lane, lock, first event, last event.
 fn held(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
     let values =
-        |hold: LockHold| json!([lane(hold.thread), objects.at(trace, hold.first), hold.first, hold.last]);
-    holds(trace).into_iter().map(values).collect()
+        |hold: LockHold| json!([lane(hold.thread), objects.held(trace, hold), hold.first, hold.last]);
+    holds(&trace.events).into_iter().map(values).collect()
 }

@@ -99,6 +99,8 @@ pub(crate) trait Play {
     fn play(&mut self, thread: u16, line: u64, op: Op, addr: u64, value: u64) -> &mut Self;
     /// Sets flags of the last event.
     fn flag(&mut self, flags: Flags) -> &mut Self;
+    /// Sets the event that caused the last one.
+    fn woken_by(&mut self, number: u64) -> &mut Self;
 }
 
 impl Play for Trace {
@@ -125,6 +127,12 @@ impl Play for Trace {
     fn flag(&mut self, flags: Flags) -> &mut Self {
         let last = self.events.last_mut().expect("an event");
         last.flags = last.flags | flags;
+        self
+    }
+
+    fn woken_by(&mut self, number: u64) -> &mut Self {
+        let last = self.events.last_mut().expect("an event");
+        *last = last.with_waker(Some(number));
         self
     }
 }

@@ -51,12 +51,12 @@ unsafe fn wait(
         }
     }
     // SAFETY: the program's mutex.
-    unsafe { mutex::release_for_wait(state, mutex) };
+    let remaining_depth = unsafe { mutex::release_for_wait(state, mutex) };
     let arrival = state.queues.arrive();
     let me = state.me();
     me.arrival = arrival;
     me.granted = None;
-    runtime.log(Op::CondWait, Flags::NONE, pc, object, mutex as u64);
+    runtime.log_count(Op::CondWait, Flags::NONE, pc, (object, mutex as u64), remaining_depth);
 
     let gate = Gate::Cond(object, mutex);
     let turn = runtime.wait_turn(Pending {
@@ -80,7 +80,7 @@ unsafe fn wait(
     state.changed(object);
     // SAFETY: the gate is open, so the mutex is free for this thread.
     let error = unsafe { mutex::reacquire(state, mutex) };
-    runtime.log(Op::CondWake, turn.flags(), pc, object, waker.unwrap_or(u64::MAX));
+    runtime.log_woken(Op::CondWake, turn.flags(), pc, (object, mutex as u64), waker);
     let result = if error == 0 && turn == Turn::TimedOut { libc::ETIMEDOUT } else { error };
     (result, turn == Turn::Cancelled)
 }

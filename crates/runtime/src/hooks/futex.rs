@@ -204,7 +204,7 @@ unsafe fn wait(
         _ => None,
     };
     state.changed(word);
-    runtime.log(Op::FutexWoken, turn.flags(), pc, word, waker.unwrap_or(u64::MAX));
+    runtime.log_woken(Op::FutexWoken, turn.flags(), pc, (word, 0), waker);
     match turn {
         Turn::TimedOut => -libc::ETIMEDOUT as isize,
         // SAFETY: the caller's contract.
@@ -294,7 +294,7 @@ unsafe fn requeue(
     runtime.turn(Op::FutexRequeue, word, pc);
     // SAFETY: the program's word.
     if expected.is_some_and(|expected| unsafe { (word as *const u32).read_volatile() } != expected) {
-        runtime.log(Op::FutexRequeue, Flags::FAILED, pc, word, 0);
+        runtime.log(Op::FutexRequeue, Flags::FAILED, pc, word, target as u64);
         return -libc::EAGAIN as isize;
     }
     let state = &mut runtime.state;
@@ -316,7 +316,7 @@ unsafe fn requeue(
         affected += 1;
     }
     state.changed(word);
-    runtime.log(Op::FutexRequeue, Flags::NONE, pc, word, affected as u64);
+    runtime.log_count(Op::FutexRequeue, Flags::NONE, pc, (word, target as u64), affected as u32);
     affected
 }
 

@@ -29,7 +29,7 @@ pub(super) extern "C-unwind" fn send(
     }
     runtime.turn(Op::SigSend, signal as usize, pc);
     let state = &mut runtime.state;
-    let sent = SentSignal { signal, info: Info::sent(signal, code, value), event: state.log.count() };
+    let sent = SentSignal { signal, info: Info::sent(signal, code, value), event: Some(state.log.count()) };
     let flags = if state.send(sent, to) { Flags::NONE } else { Flags::FAILED };
     runtime.log(Op::SigSend, flags, pc, signal as usize, to.map_or(u64::MAX, |thread| thread.0.into()));
     if to.is_none_or(|thread| thread == runtime.state.current) {

@@ -116,14 +116,16 @@ impl Thread {
 
 /// Unlocks the mutex for a wait on a condition variable. As in glibc, only the latest lock of a recursive
 /// mutex is released: if it is held more than once, it stays locked during the wait.
-pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) {
+pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) -> u32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     if m.kind & TYPE == RECURSIVE && m.depth > 1 {
         m.depth -= 1;
+        m.depth
     } else {
         // SAFETY: the program's mutex.
         unsafe { release(state, mutex) };
+        0
     }
 }
 

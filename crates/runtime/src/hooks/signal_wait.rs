@@ -47,16 +47,16 @@ extern "C-unwind" fn take(
     if turn == Turn::Go {
         let state = &mut runtime.state;
         let here = state.take_signal(set);
-        if let Some(sent) = here.as_ref().filter(|sent| sent.event == u64::MAX) {
+        if let Some(sent) = here.as_ref().filter(|sent| sent.event.is_none()) {
             state.record_arrival(Op::SigWait, sent);
         }
         if let Some(sent) = here.or_else(|| SentSignal::find(|| state.take_awaited())) {
-            runtime.log(Op::SigWait, Flags::NONE, pc, sent.signal as usize, sent.event);
+            runtime.log_woken(Op::SigWait, Flags::NONE, pc, (sent.signal as usize, 0), sent.event);
             return Ok(sent);
         }
     }
     let flags = if turn == Turn::Go { Flags::FAILED } else { turn.flags() };
-    runtime.log(Op::SigWait, flags, pc, 0, u64::MAX);
+    runtime.log_woken(Op::SigWait, flags, pc, (0, 0), None);
     match turn {
         Turn::Cancelled => exit_cancelled(),
         Turn::Interrupted => Err(libc::EINTR),

@@ -6,15 +6,11 @@ use crate::{
         Operation,
         script::{Piece, SegmentScript},
     },
-    static_order::{
-        Rules,
-        preemption::first_impossible,
-        relation::{AccessMode, Relation, SharedObject, Touch},
-        reorder::moved_events,
-    },
+    static_order::{Rules, preemption::first_impossible, reorder::moved_events},
 };
 use std::collections::{HashMap, HashSet};
 use unsnarl_model::{Flags, Op, ThreadId, ThreadIx, Trace};
+use unsnarl_semantics::dependence::{AccessMode, Relation, SharedObject, Touch};
 
 /// An order of some of a trace's events.
 #[derive(Clone, Debug)]

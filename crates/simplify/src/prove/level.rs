@@ -7,7 +7,6 @@ use crate::{
         Rules,
         fingerprint::{Fingerprints, fingerprints},
         preemption::SyncState,
-        relation::{Relation, Touch},
     },
 };
 use std::{
@@ -16,6 +15,10 @@ use std::{
 };
 use unsnarl_model::{
     Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
+};
+use unsnarl_semantics::{
+    dependence::{Relation, Touch},
+    succeeded,
 };
 
 /// The maximum number of events of runs held at a time.
@@ -287,7 +290,7 @@ impl<'a> LevelSearch<'a> {
         let local = own.map_or_else(|| unstarted(thread), |at| analysed.fingerprints.events[at]);
         let Some(next) = self.next.get(&local) else { return false };
         let NextOperation { event: next, target } = next;
-        let failed = next.flags.has(Flags::FAILED) || next.flags.has(Flags::TIMED_OUT);
+        let failed = !succeeded(next);
         match next.op {
             Op::Join if !failed => {
                 let ended = |event: &Event| {

@@ -1,7 +1,7 @@
 //! Conflicts that must occur before an interrupted thread continues.
 
-use crate::static_order::relation::{AccessMode, Touch};
 use unsnarl_model::{Event, Op, ThreadId};
+use unsnarl_semantics::dependence::{AccessMode, Touch};
 
 /// A thread that was interrupted before this operation, although it was enabled: another thread must first do
 /// something that the operation depends on.

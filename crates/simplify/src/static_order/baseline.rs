@@ -8,12 +8,10 @@
 //! Everything else is taken literally: all events and their dependences in memory, a graph search for each
 //! local edge, the edges in the order of the trace.
 
-use super::{
-    Reordering, Rules,
-    relation::{AccessMode, Relation, SharedObject, Touch},
-};
+use super::{Reordering, Rules};
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{Event, Schedule, Stats};
+use unsnarl_semantics::dependence::{AccessMode, Relation, SharedObject, Touch};
 
 /// Simplifies a trace by the paper's algorithms.
 #[must_use]

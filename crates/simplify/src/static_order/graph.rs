@@ -21,9 +21,9 @@ use super::{
     cells::{NONE, NodeIx},
     clocks::Clocks,
     ledger::Ledger,
-    relation::{AccessMode, Relation, Rules, Touch},
 };
 use unsnarl_model::{Event, ObjectKind, Schedule, ThreadIx};
+use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, Touch};
 
 /// How finely a trace is split into nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

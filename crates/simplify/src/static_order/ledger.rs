@@ -4,8 +4,8 @@ use super::{
     cells::{Cells, NONE, NodeIx},
     hash::HashMap,
     memory::MemoryCells,
-    relation::{AccessMode, SharedObject, Touch},
 };
+use unsnarl_semantics::dependence::{AccessMode, SharedObject, Touch};
 
 /// The last accesses to everything.
 ///

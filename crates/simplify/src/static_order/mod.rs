@@ -31,18 +31,17 @@ mod merge;
 pub(crate) mod preemption;
 pub mod rebuild_schedule;
 mod reduce_preemptions;
-pub mod relation;
 pub mod reorder;
 mod runs;
 #[cfg(test)]
 mod tests;
 
 pub use graph::{Builder, Granularity, Graph};
-pub use relation::Rules;
 pub use reorder::Reordering;
 pub use runs::Effort;
 
 use unsnarl_model::{Event, Schedule, Segment, Stats, Trace};
+pub use unsnarl_semantics::dependence::Rules;
 
 /// How to choose among the orders that keep the dependences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +50,6 @@ pub enum OrderStrategy {
     Runs(Effort),
     /// As in the paper: merge adjacent nodes in an arbitrary order, here determined by the seed.
     Arbitrary(u64),
-}
-
-impl Rules {
-    /// Returns the rules that this trace needs to be executed again.
-    #[must_use]
-    pub fn of(trace: &Trace) -> Self {
-        // Traces of other tools have no program, and contain all accesses.
-        let recorded = !trace.program.path.is_empty();
-        let accesses = trace.events.iter().any(|event| event.op.is_plain_access());
-        Self { hides_sole_accesses: recorded && accesses, ..Self::default() }
-    }
 }
 
 /// Returns a new order of this trace's events with few context switches. The result is a fixed point:

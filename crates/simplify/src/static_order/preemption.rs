@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Wait};
+use unsnarl_semantics::succeeded;
 
 /// Marks each preempting event in the given order. `executed` has the events in the order of execution, and
 /// `waits` has the threads that were blocked at the end.
@@ -134,8 +135,7 @@ impl<'w> Marker<'w> {
                 let target = usize::try_from(event.value).ok();
                 target.and_then(|target| self.future.events.get(target)).is_none_or(|&left| left == 0)
             }
-            // `u64::MAX` stands for no cause.
-            op if op.names_its_cause() => event.value < self.at,
+            op if op.has_waker() => event.waker().is_some_and(|waker| waker < self.at),
             Op::BarrierLeave => {
                 self.future.arrivals.get(&(event.addr, event.value)).is_none_or(|&missing| missing == 0)
             }
@@ -158,11 +158,11 @@ pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<u
     }
     let mut alive: HashSet<u64> = executed.iter().map(|event| event.thread.0.into()).collect();
     for (at, event) in events.iter().enumerate() {
-        let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+        let failed = !succeeded(event);
         let opened = match event.op {
             Op::Join if !failed => !alive.contains(&event.value),
-            Op::CondWake | Op::FutexWoken if !failed => event.value < at as u64,
-            Op::SigHandle | Op::SigWait if event.value != u64::MAX => event.value < at as u64,
+            Op::CondWake | Op::FutexWoken if !failed => event.waker().is_some_and(|waker| waker < at as u64),
+            Op::SigHandle | Op::SigWait => event.waker().is_none_or(|waker| waker < at as u64),
             Op::BarrierLeave => inside.get(&(event.addr, event.value)).is_none_or(|&missing| missing == 0),
             _ => true,
         };
@@ -192,7 +192,7 @@ fn counts_before(events: &[Event]) -> HashMap<u64, u64> {
 }
 
 fn note_count(counts: &mut HashMap<u64, u64>, event: &Event) {
-    let done = !event.flags.has(Flags::FAILED) && !event.flags.has(Flags::TIMED_OUT);
+    let done = succeeded(event);
     let before = match event.op {
         Op::SemPost if done => event.value.saturating_sub(1),
         Op::SemWait | Op::SemTryWait if done => event.value + 1,
@@ -216,7 +216,6 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
     holders: HashMap<u64, (ThreadIx, u32)>,
-    waiting: HashMap<ThreadIx, u64>,
     writers: HashMap<u64, ThreadIx>,
     readers: HashMap<u64, u32>,
     counts: HashMap<u64, u64>,
@@ -250,10 +249,10 @@ impl SyncState {
     /// Returns whether nothing in this state blocks the event.
     pub(crate) fn permits(&self, event: &Event) -> bool {
         let is_free = |lock: u64| self.holders.get(&lock).is_none_or(|(holder, _)| *holder == event.thread);
-        let failed = event.flags.has(Flags::FAILED);
+        let failed = !succeeded(event);
         match event.op {
             Op::Lock => failed || is_free(event.addr),
-            Op::CondWake => self.waiting.get(&event.thread).is_none_or(|&mutex| is_free(mutex)),
+            Op::CondWake => event.waited_mutex().is_none_or(is_free),
             Op::ReadLock => failed || !self.writers.contains_key(&event.addr),
             Op::WriteLock => {
                 failed
@@ -272,21 +271,18 @@ impl SyncState {
     pub(crate) fn step(&mut self, event: &Event) {
         let Event { thread, addr, value, .. } = *event;
         if let Op::CondWake = event.op {
-            if let Some(mutex) = self.waiting.remove(&thread) {
+            if let Some(mutex) = event.waited_mutex() {
                 self.take(mutex, thread);
             }
             return;
         }
-        if event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT) {
+        if !succeeded(event) {
             return;
         }
         match event.op {
             Op::Lock | Op::TryLock => self.take(addr, thread),
             Op::Unlock => self.give(addr),
-            Op::CondWait => {
-                self.give(value);
-                self.waiting.insert(thread, value);
-            }
+            Op::CondWait => self.give(value),
             Op::ReadLock | Op::TryReadLock => *self.readers.entry(addr).or_default() += 1,
             Op::WriteLock | Op::TryWriteLock => drop(self.writers.insert(addr, thread)),
             Op::RwUnlock if value == 1 => drop(self.writers.remove(&addr)),

@@ -46,9 +46,7 @@ impl Survey {
         self.executed.note(event);
         self.future.note(event);
         self.count.add(event);
-        if event.op.names_its_cause() && event.value != u64::MAX {
-            self.named.push(event.value);
-        }
+        self.named.extend(event.waker());
     }
 
     fn place_warnings(&mut self) {
@@ -153,11 +151,9 @@ impl ScheduleRebuilder<'_> {
     }
 
     fn renumbered(&self, event: Event) -> Event {
-        match event.op {
-            op if op.names_its_cause() => {
-                Event { value: self.new.get(&event.value).copied().unwrap_or(u64::MAX), ..event }
-            }
-            _ => event,
+        if !event.op.has_waker() {
+            return event;
         }
+        event.with_waker(event.waker().and_then(|old| self.new.get(&old).copied()))
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn reordered(trace: &Trace, order: &[usize]) -> Trace {
     for warning in &mut warnings {
         let before = &trace.events[..trace.events.len().min(warning.at as usize)];
         let own = before.iter().rposition(|event| event.thread == warning.thread);
-        warning.at = own.map_or(0, |own| place(own as u64).wrapping_add(1));
+        warning.at = own.map_or(0, |own| place(own as u64).map_or(0, |new| new + 1));
     }
     Trace { events: moved_events(trace, order), warnings, ..trace.clone() }
 }
@@ -70,19 +70,16 @@ pub(crate) fn moved_events(trace: &Trace, order: &[usize]) -> Vec<Event> {
     let place = places(events.len(), order);
     let moved = |&old: &usize| {
         let event = events[old];
-        match event.op {
-            op if op.names_its_cause() => Event { value: place(event.value), ..event },
-            _ => event,
-        }
+        if event.op.has_waker() { event.with_waker(event.waker().and_then(&place)) } else { event }
     };
     let mut moved: Vec<Event> = order.iter().map(moved).collect();
     preemption::mark(&mut moved, events, &trace.outcome.waits);
     moved
 }
 
-/// Returns a map from each event's old number to its new one; `u64::MAX` if it has none.
-fn places(events: usize, order: &[usize]) -> impl Fn(u64) -> u64 {
-    let mut place = vec![u64::MAX; events];
-    order.iter().enumerate().for_each(|(new, &old)| place[old] = new as u64);
-    move |old| usize::try_from(old).ok().and_then(|old| place.get(old).copied()).unwrap_or(u64::MAX)
+/// Returns a map from each event's old number to its new one, if it has one.
+fn places(events: usize, order: &[usize]) -> impl Fn(u64) -> Option<u64> {
+    let mut place = vec![None; events];
+    order.iter().enumerate().for_each(|(new, &old)| place[old] = Some(new as u64));
+    move |old| place.get(usize::try_from(old).ok()?).copied()?
 }

@@ -313,13 +313,11 @@ impl<'p> Machine<'p> {
                     None => self.wake_up(cond, arrival).map(|at| self.wake_ups.remove(at).event),
                 };
                 self.locks.insert(lock, thread);
-                let timed = matches!(self.ins(thread), Some(Ins::TimedWait(..)));
-                let flags = match (by_timeout, timed) {
-                    (true, _) => Flags::TIMED_OUT | Flags::UNDETERMINED,
-                    (false, true) => Flags::UNDETERMINED,
-                    (false, false) => Flags::NONE,
-                };
-                self.log(thread, Op::CondWake, flags, cond_addr(cond), waker.unwrap_or(u64::MAX));
+                let flags = if by_timeout { Flags::TIMED_OUT } else { Flags::NONE };
+                self.log(thread, Op::CondWake, flags, cond_addr(cond), lock_addr(lock));
+                if let Some(event) = self.events.last_mut() {
+                    *event = event.with_waker(waker);
+                }
                 self.threads[thread].register = by_timeout.into();
                 self.next(thread);
             }

@@ -9,7 +9,8 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io::{self, Write},
 };
-use unsnarl_model::{Event, Flags, Op, ThreadIx, Trace};
+use unsnarl_model::{Event, Op, ThreadIx, Trace};
+use unsnarl_semantics::succeeded;
 
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,17 +72,16 @@ enum Operand {
 
 /// Translates the event to STD, if STD can express it.
 fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Option<(StdOp, Operand)> {
-    let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+    let failed = !succeeded(event);
     let address = Operand::Address(event.addr);
     match event.op {
         // Unlike a wait for a lock, a wait on a condition variable always ends with the mutex held.
-        Op::CondWait => {
-            locks.waiting.insert(event.thread, event.value);
+        Op::CondWait if !failed => {
             let outermost = locks.release(event.thread, event.value);
             outermost.then_some((StdOp::Release, Operand::Address(event.value)))
         }
         Op::CondWake => {
-            let mutex = locks.waiting.remove(&event.thread)?;
+            let mutex = event.waited_mutex()?;
             locks.take(event.thread, mutex).then_some((StdOp::Acquire, Operand::Address(mutex)))
         }
         // A failed compare-and-exchange is a read.
@@ -112,8 +112,6 @@ fn thread(value: u64) -> Option<ThreadIx> {
 #[derive(Default)]
 struct LockDepths {
     depths: HashMap<(ThreadIx, u64), u64>,
-    /// The mutex that a thread released for a wait on a condition variable.
-    waiting: HashMap<ThreadIx, u64>,
 }
 
 impl LockDepths {

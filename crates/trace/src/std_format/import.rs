@@ -11,9 +11,10 @@ use std::{
     io::{self, BufRead},
 };
 use unsnarl_model::{
-    Event, Flags, Holders, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace,
+    Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
+    ThreadId, ThreadIx, Trace, waker_field,
 };
+use unsnarl_semantics::Holders;
 
 /// A trace imported from another tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -349,9 +350,9 @@ impl<'a, S: Sink> Importer<'a, S> {
             flags: if woken_by.is_some() { Flags::NONE } else { Flags::SPURIOUS },
             order: Order::Relaxed,
             site,
-            size: 0,
+            size: waker_field(woken_by),
             addr: on,
-            value: woken_by.unwrap_or(u64::MAX),
+            value: on,
         };
         self.push(event, line)
     }

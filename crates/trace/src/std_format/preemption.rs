@@ -4,7 +4,8 @@
 //! enabled at the switch: the lock was free, the thread to join had ended, the signal had come.
 
 use std::collections::HashMap;
-use unsnarl_model::{Event, Flags, Holders, Op, ThreadIx};
+use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_semantics::Holders;
 
 /// Marks the preemptions among these events.
 pub(super) fn mark(events: &mut [Event]) {
@@ -29,7 +30,6 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
 /// Marks preemptions in a stream of events.
 pub(super) struct PreemptionMarker {
     holders: Holders,
-    waiting: HashMap<ThreadIx, u64>,
     /// By thread: the number of its last event.
     last: HashMap<ThreadIx, u64>,
     /// The number of events so far.
@@ -39,8 +39,7 @@ pub(super) struct PreemptionMarker {
 
 impl PreemptionMarker {
     pub(super) fn new(last: HashMap<ThreadIx, u64>) -> Self {
-        let (holders, waiting) = (Holders::default(), HashMap::new());
-        Self { holders, waiting, last, now: 0, running: None }
+        Self { holders: Holders::default(), last, now: 0, running: None }
     }
 
     /// Processes the next event, given the next operation of the thread that ran before it.
@@ -48,9 +47,6 @@ impl PreemptionMarker {
         let is_switch = self.running.is_some_and(|running| running != event.thread);
         if is_switch && upcoming.is_some_and(|upcoming| self.could_run(&upcoming)) {
             event.flags = event.flags | Flags::PREEMPTS;
-        }
-        if event.op == Op::CondWait {
-            self.waiting.insert(event.thread, event.value);
         }
         self.holders.step(event);
         self.running = Some(event.thread);
@@ -63,8 +59,7 @@ impl PreemptionMarker {
         match event.op {
             Op::Lock => free(event.addr),
             Op::CondWake => {
-                let woken = event.value == u64::MAX || event.value < self.now;
-                woken && self.waiting.get(&event.thread).is_none_or(|&mutex| free(mutex))
+                event.waker().is_none_or(|waker| waker < self.now) && event.waited_mutex().is_none_or(free)
             }
             Op::Join => u16::try_from(event.value)
                 .is_ok_and(|child| self.last.get(&ThreadIx(child)).is_none_or(|&last| last < self.now)),

@@ -1,8 +1,8 @@
 //! The dependence relation by brute force: every pair of events, then the transitive closure.
 
-use crate::static_order::relation::{AccessMode, Relation, Rules, SharedObject, Touch};
 use std::collections::HashMap;
 use unsnarl_model::{Event, ThreadIx};
+use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, SharedObject, Touch};
 
 /// Returns which events precede which: `before[j][i]` if event `i` must come before event `j`.
 pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {

@@ -82,10 +82,10 @@ proptest! {
     ) {
         // Only earlier events wake a thread.
         let events: Vec<Event> = events.into_iter().enumerate().map(|(at, event)| match event.op {
-            op if op.names_its_cause() && at > 0 && event.value < 3 => {
-                Event { value: seed.rotate_left(at as u32) % at as u64, ..event }
+            op if op.has_waker() && at > 0 && event.value < 3 => {
+                event.with_waker(Some(seed.rotate_left(at as u32) % at as u64))
             }
-            op if op.names_its_cause() => Event { value: u64::MAX, ..event },
+            op if op.has_waker() => event.with_waker(None),
             _ => event,
         }).collect();
         let trace = trace(events, warned, waits);

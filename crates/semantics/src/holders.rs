@@ -1,14 +1,13 @@
 //! Lock holders.
 
-use crate::{Event, Flags, Op, ThreadIx};
+use crate::succeeded;
 use alloc::{collections::BTreeMap, vec::Vec};
+use unsnarl_model::{Event, Op, ThreadIx};
 
 /// The holders of each lock, tracked event by event.
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
     held: BTreeMap<u64, Vec<ThreadIx>>,
-    /// The mutex that a thread released for a wait on a condition variable.
-    waiting: BTreeMap<ThreadIx, u64>,
 }
 
 impl Holders {
@@ -22,21 +21,18 @@ impl Holders {
 
     /// Processes one more event.
     pub fn step(&mut self, event: &Event) {
-        let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+        let done = succeeded(event);
         match event.op {
             Op::Lock | Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock
-                if !failed =>
+                if done =>
             {
                 self.take(event.addr, event.thread);
             }
-            Op::Unlock | Op::RwUnlock if !failed => self.release(event.addr, event.thread),
-            Op::CondWait => {
-                self.waiting.insert(event.thread, event.value);
-                self.release(event.value, event.thread);
-            }
+            Op::Unlock | Op::RwUnlock if done => self.release(event.addr, event.thread),
+            Op::CondWait if done => self.release(event.value, event.thread),
             // The mutex is held again however the wait ended.
             Op::CondWake => {
-                if let Some(mutex) = self.waiting.remove(&event.thread) {
+                if let Some(mutex) = event.waited_mutex() {
                     self.take(mutex, event.thread);
                 }
             }

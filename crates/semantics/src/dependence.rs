@@ -5,8 +5,8 @@
 //! writes). Here every operation is described by what it *touches* and whether it reads or writes that; two
 //! events of different threads depend on each other if they touch a common resource and one of them writes
 //! it. All the orders of the paper follow, and those of the operations that the paper does not cover. The
-//! relation is the transitive closure of that and of program order, so its size does not matter: `ledger.rs`
-//! shows how a few edges represent it.
+//! relation is the transitive closure of that and of program order, so its size does not matter: the
+//! simplifier represents it by a few edges.
 //!
 //! A reordered schedule must also be executable by the runtime, with the same events and the same outcome.
 //! That takes a few dependences which are not conflicts of the program's own:
@@ -22,14 +22,15 @@
 //! - `memcpy` and similar functions are recorded as events of one site and executed after the last of them:
 //!   the last one touches what all of them do.
 //! - The program's end comes last, and creations keep their order, so that threads keep their numbers.
-//! - The last event stays last ([`super::graph::Builder::finish`]), because the failure follows it.
+//! - The last event stays last (the simplifier sees to that), because the failure follows it.
 //!
 //! Dependences without an event cannot be kept: accesses of uninstrumented code, reads of the clock, writers
 //! that a lock prefers while they wait, the old block of a `realloc`. One replay shows whether that mattered.
 //! If it did, stricter rules may help ([`Rules::environment`]).
 
-use std::collections::HashMap;
-use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
+use crate::succeeded;
+use alloc::{collections::BTreeMap, vec::Vec};
+use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx, Trace};
 
 /// A resource that events touch, other than bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,6 +112,17 @@ pub struct Rules {
     pub end: bool,
 }
 
+impl Rules {
+    /// Returns the rules that this trace needs to be executed again.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
+        // Traces of other tools have no program, and contain all accesses.
+        let recorded = !trace.program.path.is_empty();
+        let accesses = trace.events.iter().any(|event| event.op.is_plain_access());
+        Self { hides_sole_accesses: recorded && accesses, ..Self::default() }
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self { environment: false, hides_sole_accesses: false, end: true }
@@ -127,9 +139,9 @@ pub struct Relation {
     /// Threads that ended since a thread was last alone.
     ended: Vec<ThreadIx>,
     /// The thread that runs the routine of a once control.
-    once: HashMap<u64, ThreadIx>,
+    once: BTreeMap<u64, ThreadIx>,
     /// The number of threads that have not left a barrier's round yet.
-    rounds: HashMap<(u64, u64), u32>,
+    rounds: BTreeMap<(u64, u64), u32>,
 }
 
 #[derive(Debug, Default)]
@@ -137,8 +149,6 @@ struct ThreadState {
     alive: bool,
     /// Locks it holds: its end releases a robust one.
     held: Vec<u64>,
-    /// The mutex that it released for a wait.
-    waiting: u64,
     /// The latest consecutive reads from one site, which may be executed together with the next event.
     pending_reads: PendingReads,
 }
@@ -160,8 +170,8 @@ impl Relation {
             threads: Vec::new(),
             live: 1,
             ended: Vec::new(),
-            once: HashMap::new(),
-            rounds: HashMap::new(),
+            once: BTreeMap::new(),
+            rounds: BTreeMap::new(),
         };
         relation.thread(ThreadIx::MAIN).alive = true;
         relation
@@ -201,16 +211,20 @@ impl Relation {
             Op::CondWait if done => {
                 on(SharedObject::Cond(addr), Writes);
                 on(SharedObject::Lock(value), Writes);
-                self.released(thread, value);
-                self.thread(thread).waiting = value;
+                // A recursive mutex may stay held.
+                if event.size == 0 {
+                    self.released(thread, value);
+                }
             }
             Op::CondWait => on(SharedObject::Lock(value), Reads),
             // The thread no longer waits and holds the mutex again, however the wait ended.
             Op::CondWake => {
-                let mutex = self.thread(thread).waiting;
                 on(SharedObject::Cond(addr), Writes);
-                on(SharedObject::Lock(mutex), Writes);
-                self.thread(thread).held.push(mutex);
+                on(SharedObject::Lock(value), Writes);
+                let held = &mut self.thread(thread).held;
+                if !held.contains(&value) {
+                    held.push(value);
+                }
             }
             Op::Signal | Op::Broadcast => {
                 on(SharedObject::Cond(addr), if value > 0 { Writes } else { Reads })
@@ -264,9 +278,9 @@ impl Relation {
             }
             Op::FutexRequeue => {
                 if done {
-                    // The event does not record the target futex.
                     on(SharedObject::Futexes, Writes);
                     on(SharedObject::Futex(addr), Writes);
+                    on(SharedObject::Futex(value), Writes);
                 }
                 out.push(Touch::Bytes(addr, 4, Reads));
             }
@@ -393,7 +407,7 @@ impl Relation {
     fn end(&mut self, thread: ThreadIx, out: &mut Vec<Touch>) {
         out.push(Touch::SharedObject(SharedObject::Life(thread), AccessMode::Writes));
         let me = self.thread(thread);
-        let was_alive = std::mem::replace(&mut me.alive, false);
+        let was_alive = core::mem::replace(&mut me.alive, false);
         out.extend(
             me.held.drain(..).map(|lock| Touch::SharedObject(SharedObject::Lock(lock), AccessMode::Writes)),
         );
@@ -428,7 +442,7 @@ impl Relation {
             if let (true, Some(child)) = (done, target) {
                 out.push(Touch::SharedObject(SharedObject::Life(child), Writes));
                 out.push(Touch::Before(child));
-                let new = !std::mem::replace(&mut self.thread(child).alive, true);
+                let new = !core::mem::replace(&mut self.thread(child).alive, true);
                 self.live += u32::from(new);
             }
             return;
@@ -452,9 +466,4 @@ impl Relation {
             _ => out.push(Touch::Pin(target)),
         }
     }
-}
-
-/// Returns whether an operation succeeded.
-fn succeeded(event: &Event) -> bool {
-    [Flags::FAILED, Flags::TIMED_OUT, Flags::CANCELLED].iter().all(|&flag| !event.flags.has(flag))
 }

@@ -4,10 +4,14 @@
 //! It works on the events themselves, byte by byte, and shares neither the model nor the search with the code
 //! that produces witnesses.
 
+mod state;
+
+pub use state::CheckedState;
+
 use crate::{
     deadlocks::{PredictedDeadlock, WaitTarget},
     hash::Map,
-    model::{Reads, SyncState},
+    model::Reads,
     races::PredictedRace,
     witness::Witness,
 };
@@ -59,21 +63,14 @@ pub struct Checker<'a> {
     /// The bytes of each access, numbered, with the event that wrote them in the trace.
     bytes: Vec<(u32, u32)>,
     byte_count: usize,
-    locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>>,
-    /// By waiting thread: the mutex, how many times it was held, and the event since which it waits.
-    waiting: BTreeMap<ThreadIx, (u64, u32, u32)>,
-    tokens: BTreeMap<u64, ThreadIx>,
+    start: CheckedState,
     counts: BTreeMap<u64, u64>,
 }
 
 impl<'a> Checker<'a> {
     /// Builds a checker for witnesses over the events that follow this state, with the same meaning of reads.
     #[must_use]
-    pub fn new(window: &'a [Event], start: &SyncState, reads: Reads) -> Self {
-        let mut locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>> = BTreeMap::new();
-        for (lock, holding) in start.holdings() {
-            locks.entry(lock).or_default().push((holding.thread, holding.depth(), holding.shared));
-        }
+    pub fn new(window: &'a [Event], start: &CheckedState, reads: Reads) -> Self {
         let mut checker = Self {
             window,
             first: start.events(),
@@ -84,9 +81,7 @@ impl<'a> Checker<'a> {
             ranges: Vec::with_capacity(window.len()),
             bytes: Vec::new(),
             byte_count: 0,
-            locks,
-            waiting: start.waits().map(|(thread, mutex, depth)| (thread, (mutex, depth, NONE))).collect(),
-            tokens: start.semaphore_takers().collect(),
+            start: start.clone(),
             counts: initial_counts(window),
         };
         checker.orders();
@@ -133,8 +128,9 @@ impl<'a> Checker<'a> {
                         need(end, "the once routine has not ended");
                     }
                 }
-                op if op.names_its_cause() => {
-                    let signal = event.value.checked_sub(self.first).and_then(|at| u32::try_from(at).ok());
+                op if op.has_waker() => {
+                    let signal = event.waker().and_then(|waker| waker.checked_sub(self.first));
+                    let signal = signal.and_then(|at| u32::try_from(at).ok());
                     if let Some(signal) = signal.filter(|&signal| signal < number) {
                         need(signal, "it has not been woken");
                     }
@@ -240,7 +236,7 @@ impl<'a> Checker<'a> {
                         .iter()
                         .skip(number as usize)
                         .find(|later| later.thread == event.thread && later.op == Op::CondWake);
-                    let by = wake_up.is_some_and(|wake_up| wake_up.value == signal);
+                    let by = wake_up.is_some_and(|wake_up| wake_up.waker() == Some(signal));
                     let done = replay.is_done((signal - self.first) as u32);
                     if event.op != Op::CondWait || !by || !done {
                         return wrong("the signal is not lost");
@@ -252,14 +248,14 @@ impl<'a> Checker<'a> {
             let lock = match event.op {
                 Op::Join if event.value == u64::from(next.thread.0) => continue,
                 Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait => event.addr,
-                Op::CondWake => match replay.waiting.get(&event.thread) {
-                    Some(&(mutex, _, _)) => mutex,
+                Op::CondWake => match replay.state.awaited_mutex(event.thread) {
+                    Some(mutex) => mutex,
                     None => return wrong("a wait ends that has not begun"),
                 },
                 _ => return wrong("a thread does not wait"),
             };
-            let held = replay.locks.get(&lock).into_iter().flatten().any(|holder| holder.0 == next.thread);
-            let token = event.op == Op::SemWait && replay.tokens.get(&lock) == Some(&next.thread);
+            let held = replay.state.holds(next.thread, lock);
+            let token = event.op == Op::SemWait && replay.state.has_token(next.thread, lock);
             if event.thread != waits.thread || next.thread == waits.thread || !(held || token) {
                 return wrong("a thread does not wait for the next one");
             }
@@ -293,9 +289,7 @@ struct WitnessReplay<'c> {
     time: u64,
     /// By byte: the event that wrote it.
     writers: Vec<u32>,
-    locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>>,
-    waiting: BTreeMap<ThreadIx, (u64, u32, u32)>,
-    tokens: BTreeMap<u64, ThreadIx>,
+    state: CheckedState,
     counts: BTreeMap<u64, u64>,
 }
 
@@ -309,9 +303,7 @@ impl<'c> WitnessReplay<'c> {
             began: BTreeMap::new(),
             time: 0,
             writers: vec![NONE; checker.byte_count],
-            locks: checker.locks.clone(),
-            waiting: checker.waiting.clone(),
-            tokens: checker.tokens.clone(),
+            state: checker.start.clone(),
             counts: checker.counts.clone(),
         };
         if witness.before != checker.first || witness.reads != checker.reads {
@@ -369,11 +361,7 @@ impl<'c> WitnessReplay<'c> {
                 return Err("it was signalled before it waited");
             }
         }
-        let free = |lock: u64, shared: bool| {
-            let mut others =
-                self.locks.get(&lock).into_iter().flatten().filter(|holder| holder.0 != event.thread);
-            others.all(|&(_, _, shares)| shares && shared)
-        };
+        let free = |lock: u64, shared: bool| self.state.is_free(lock, event.thread, shared);
         match event.op {
             Op::Exit => Err("the program ends by it"),
             Op::SemWait | Op::SemTryWait if ok(event) && self.counts.get(&event.addr) == Some(&0) => {
@@ -387,8 +375,8 @@ impl<'c> WitnessReplay<'c> {
             Op::ReadLock | Op::TryReadLock if ok(event) && !free(event.addr, true) => {
                 Err("the lock is held by another thread")
             }
-            Op::CondWake => match self.waiting.get(&event.thread) {
-                Some(&(mutex, _, _)) if free(mutex, false) => Ok(()),
+            Op::CondWake => match self.state.awaited_mutex(event.thread) {
+                Some(mutex) if free(mutex, false) => Ok(()),
                 _ => Err("its mutex is not to be had"),
             },
             _ => Ok(()),
@@ -413,55 +401,19 @@ impl<'c> WitnessReplay<'c> {
     }
 
     fn execute(&mut self, at: u32) -> Result<(), &'static str> {
-        const NOT_HELD: &str = "it does not hold the lock";
         let event = self.checker.window[at as usize];
-        let (thread, addr) = (event.thread, event.addr);
+        self.state.step(&event)?;
         match event.op {
-            Op::Lock | Op::TryLock | Op::WriteLock | Op::TryWriteLock | Op::ReadLock | Op::TryReadLock
-                if ok(&event) =>
-            {
-                let shared = matches!(event.op, Op::ReadLock | Op::TryReadLock);
-                let holders = self.locks.entry(addr).or_default();
-                match holders.iter_mut().find(|holder| holder.0 == thread) {
-                    Some(again) => again.1 += 1,
-                    None => holders.push((thread, 1, shared)),
-                }
-            }
-            Op::Unlock | Op::RwUnlock if ok(&event) => {
-                let holders = self.locks.entry(addr).or_default();
-                let mine = holders.iter().position(|holder| holder.0 == thread).ok_or(NOT_HELD)?;
-                holders[mine].1 -= 1;
-                if holders[mine].1 == 0 {
-                    holders.remove(mine);
-                }
-            }
-            Op::CondWait if ok(&event) => {
-                let holders = self.locks.entry(event.value).or_default();
-                let mine = holders.iter().position(|holder| holder.0 == thread).ok_or(NOT_HELD)?;
-                let (_, depth, _) = holders.remove(mine);
-                self.waiting.insert(thread, (event.value, depth, at));
-                self.began.insert(thread, self.time);
-            }
-            Op::CondWake => {
-                self.began.remove(&thread);
-                if let Some((mutex, depth, _)) = self.waiting.remove(&thread) {
-                    self.locks.entry(mutex).or_default().push((thread, depth, false));
-                }
-            }
+            Op::CondWait if ok(&event) => drop(self.began.insert(event.thread, self.time)),
+            Op::CondWake => drop(self.began.remove(&event.thread)),
             Op::Signal | Op::Broadcast => drop(self.signalled.insert(at, self.time)),
             Op::SemWait | Op::SemTryWait if ok(&event) => {
-                self.tokens.insert(addr, thread);
-                self.counts.entry(addr).and_modify(|count| *count -= 1);
+                self.counts.entry(event.addr).and_modify(|count| *count -= 1);
             }
             Op::SemPost => {
-                self.tokens.remove(&addr);
-                self.counts.entry(addr).and_modify(|count| *count += 1);
+                self.counts.entry(event.addr).and_modify(|count| *count += 1);
             }
-            Op::SemInit => drop(self.counts.insert(addr, event.value)),
-            Op::LockInit | Op::RwInit => drop(self.locks.remove(&addr)),
-            Op::End => {
-                self.locks.values_mut().for_each(|holders| holders.retain(|holder| holder.0 != thread))
-            }
+            Op::SemInit => drop(self.counts.insert(event.addr, event.value)),
             _ => {}
         }
         Ok(())

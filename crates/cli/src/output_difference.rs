@@ -1,4 +1,4 @@
-//! Where the output of a replay differs from the recording's.
+//! Compares the output of a replay with the recording's.
 
 use std::fmt;
 use unsnarl_model::{Op, OutcomeKind, Trace};

@@ -58,7 +58,7 @@ pub(crate) struct Replayed {
     pub(crate) difference: Option<Divergence>,
     /// The program was loaded at the addresses of the recording.
     pub(crate) same_layout: bool,
-    /// Where the program's output differs from the recording's.
+    /// The first difference between the program's output and the recording's.
     pub(crate) output_difference: Option<OutputDifference>,
     pub(crate) divergence: Option<Divergence>,
 }

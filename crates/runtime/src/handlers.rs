@@ -433,12 +433,6 @@ pub(crate) fn mask_with_kept(context: &Context, own: u64) -> u64 {
 }
 
 impl State {
-    /// Notes that a descriptor reports these signals.
-    pub(crate) fn listen_to(&mut self, signals: SignalSet) {
-        self.listened |= signals;
-        self.masks_differ = true;
-    }
-
     /// Blocks a signal in every thread until it is read from a descriptor.
     pub(crate) fn block_kept(&mut self, signal: SignalSet) {
         let own = kernel_mask() & !self.me().context.lent();

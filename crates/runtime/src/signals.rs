@@ -310,6 +310,22 @@ impl State {
         true
     }
 
+    /// Notes that a descriptor reports these signals, including those that are pending already.
+    pub(crate) fn listen_to(&mut self, signals: SignalSet) {
+        self.listened |= signals;
+        self.masks_differ = true;
+        for _ in 0..self.signals.0.len() {
+            let sent = self.signals.0.remove(0);
+            self.send(sent, None);
+        }
+        for thread in (0..self.threads.len()).map(|ix| ThreadIx(ix as u16)) {
+            for _ in 0..self.thread(thread).signals.0.len() {
+                let sent = self.thread(thread).signals.0.remove(0);
+                self.send(sent, Some(thread));
+            }
+        }
+    }
+
     /// Hands a signal to the kernel, which keeps it until it is read from a descriptor.
     fn keep_in_kernel(&mut self, sent: SentSignal, to: Option<ThreadIx>) -> bool {
         self.block_kept(only(sent.signal));

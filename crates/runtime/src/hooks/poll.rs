@@ -283,6 +283,8 @@ unsafe fn with_mask(
     // SAFETY: the program's mask; the kernel's mask is one word.
     let during = unsafe { *mask.cast::<u64>() };
     runtime.state.set_mask(during);
+    // The wait ends at once if a pending signal is unblocked.
+    runtime.state.me().must_check_signals = true;
     let answer = job(runtime);
     runtime.state.set_mask(before);
     answer

@@ -989,7 +989,8 @@ static void random_numbers(void)
     if (getentropy(&numbers[3], 8) != 0)
         _exit(72);
     note("random numbers", numbers, sizeof numbers);
-    char name[] = "/tmp/probesXXXXXX";
+    /* In the current directory: other runs with the same seed want the same name. */
+    char name[] = "probesXXXXXX";
     int file = mkstemp(name);
     close(file);
     unlink(name);

@@ -108,6 +108,20 @@ fn processes_left_by_a_run_are_killed_before_the_next() {
     }
 }
 
+/// Kills a process, and waits until it has closed its files.
+fn kill(process: u32) {
+    let killed = Command::new("kill").args(["-KILL", &process.to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let is_alive = |process: u32| {
+        // The state follows the name, which is in parentheses.
+        let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    };
+    while is_alive(process) {
+        std::thread::yield_now();
+    }
+}
+
 /// Killing the process of a snapshot costs time, and nothing else.
 #[test]
 fn search_continues_after_snapshot_is_killed() {
@@ -158,16 +172,14 @@ int main(void)
     for _ in 0..4 {
         let snapshot = waiting(&mut executor);
         assert!(executor.run(&again).expect("a run").is_resumed());
-        let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
-        assert!(killed.expect("kill runs").success());
+        kill(snapshot);
         let run = executor.run(&again).expect("a run");
         assert!(!run.is_resumed());
         assert_eq!(run.trace().events, whole.events);
     }
     // A run that would have resumed from there is made from the beginning.
     let snapshot = waiting(&mut executor);
-    let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
-    assert!(killed.expect("kill runs").success());
+    kill(snapshot);
     // The end of the process is noticed at once or when it does not answer, depending on timing.
     let _ = executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error");
     executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");

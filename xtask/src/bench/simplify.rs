@@ -206,7 +206,7 @@ impl Bench {
         println!("{}", all.row("**all**"));
         println!(
             "\nRuns of Tinertia / of ours with `--effort 0`: {:.2}; / of ours by default, which goes \
-             Tinertia's way as well: {:.2} (target ≥ 3). Traces for which the default leaves more than Tinertia alone: {}.",
+             Tinertia's way as well: {:.2}. Traces for which the default leaves more than Tinertia alone: {}.",
             all.their_executions / all.quick_executions,
             all.their_executions / all.executions,
             all.worse

@@ -52,14 +52,6 @@ pub(crate) enum LockEffect {
     Refused { lock: u64, shared: bool },
 }
 
-impl Holding {
-    /// Returns the number of acquisitions without release.
-    #[must_use]
-    pub const fn depth(&self) -> u32 {
-        self.depth
-    }
-}
-
 impl SyncState {
     /// Returns the number of events.
     #[must_use]
@@ -70,16 +62,6 @@ impl SyncState {
     /// Iterates over all held locks with their holders.
     pub fn holdings(&self) -> impl Iterator<Item = (u64, Holding)> + '_ {
         self.held.iter().flat_map(|(&lock, holdings)| holdings.iter().map(move |&holding| (lock, holding)))
-    }
-
-    /// Iterates over the threads that wait on a condition, with the mutex.
-    pub fn waits(&self) -> impl Iterator<Item = (ThreadIx, u64)> + '_ {
-        self.waiting.iter().map(|(&thread, &mutex)| (thread, mutex))
-    }
-
-    /// Iterates over semaphores without a later post, with the thread that took the last token.
-    pub fn semaphore_takers(&self) -> impl Iterator<Item = (u64, ThreadIx)> + '_ {
-        self.tokens.iter().map(|(&semaphore, &thread)| (semaphore, thread))
     }
 
     /// Returns whether uninstrumented code may have ordered the last event's thread after all others.

@@ -3,7 +3,7 @@
 //! Two things are corrected. Algorithm 1 loses edges: as printed, a thread's first action gets none from
 //! other threads, and an action that directly follows one of its own thread gets none either. Theorem 1 needs
 //! them, so here each action with a remote incoming dependence begins a node and has its edges. And the
-//! relation is that of [`super::relation`], which covers more operations than the paper.
+//! relation is that of [`unsnarl_semantics::dependence`], which covers more operations than the paper.
 //!
 //! Everything else is taken literally: all events and their dependences in memory, a graph search for each
 //! local edge, the edges in the order of the trace.

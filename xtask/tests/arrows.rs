@@ -21,7 +21,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-search", ANALYSIS),
     ("unsnarl-simplify", ANALYSIS),
     ("unsnarl-predict", ANALYSIS),
-    ("unsnarl-slice", &["unsnarl-model", "unsnarl-wire", "unsnarl-race", "unsnarl-insn"]),
+    (
+        "unsnarl-slice",
+        &["unsnarl-model", "unsnarl-semantics", "unsnarl-wire", "unsnarl-race", "unsnarl-insn"],
+    ),
     ("unsnarl-symbols", &["unsnarl-model"]),
     ("unsnarl-report", &["unsnarl-model", "unsnarl-semantics", "unsnarl-symbols", "unsnarl-slice"]),
     ("unsnarl-fix", ANALYSIS),

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{Backtrace, Event, Module, Op, Outcome, OutcomeKind, Output, Site, ThreadIx, Wait};
-use unsnarl_semantics::Holders;
+use unsnarl_semantics::Machine;
 use unsnarl_symbols::{Registers, StackCopy, Unwinder};
 use unsnarl_wire::{EndKind, RawStack, WAITED_OUTSIDE};
 
@@ -137,15 +137,15 @@ pub(crate) fn backtrace(
 
 /// Returns the blocked threads, the objects they wait for, and the holders of these objects.
 fn waits(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<Wait> {
-    let held = Holders::after(events);
+    let machine = Machine::after(events);
     memory
         .threads()
         .iter()
         .enumerate()
         .filter(|(_, row)| row.blocked != 0)
         .filter_map(|(ix, row)| {
-            let mut holders = held.of(row.addr).to_vec();
-            holders.dedup();
+            let mut holders: Vec<ThreadIx> =
+                machine.holders(row.addr).iter().map(|hold| hold.thread).collect();
             if holders.is_empty() && row.holder != u64::MAX {
                 holders.push(ThreadIx(row.holder as u16));
             }

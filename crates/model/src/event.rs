@@ -25,6 +25,21 @@ pub struct Event {
 }
 
 impl Event {
+    /// Builds an event of a thread with no object, value or flags.
+    #[must_use]
+    pub const fn new(thread: ThreadIx, op: Op) -> Self {
+        Self {
+            thread,
+            op,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site: SiteIx(0),
+            size: 0,
+            addr: 0,
+            value: 0,
+        }
+    }
+
     /// Returns the number of the event that woke the thread or sent the signal that it takes; `None` if the
     /// operation has no such event, or nothing in the program caused it.
     #[must_use]

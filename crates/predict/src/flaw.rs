@@ -1,6 +1,7 @@
 //! Flaws: traces that contradict the semantics of their own operations are unfit for prediction.
 
 use unsnarl_model::ThreadIx;
+use unsnarl_semantics::Contradiction;
 
 /// An event that cannot have happened after those before it.
 ///
@@ -10,35 +11,14 @@ pub struct Flaw {
     /// The number of the event, from 0.
     pub event: u64,
     pub thread: ThreadIx,
-    pub contradiction: Contradiction,
+    pub reason: FlawReason,
 }
 
-/// The ways in which an event can contradict the earlier ones.
+/// Why a trace is unfit for prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contradiction {
-    /// A lock is released by a thread that does not hold it.
-    NotHeld(u64),
-    /// A lock is acquired that another thread holds.
-    HeldByAnother {
-        /// The lock.
-        lock: u64,
-        /// The thread that holds it.
-        holder: ThreadIx,
-    },
-    /// A wait on a condition without its mutex.
-    WaitWithoutLock(u64),
-    /// A wait ends that never began.
-    NotWaiting,
-    /// A thread is joined that was never created and never ran.
-    JoinOfUnknownThread(u64),
-    /// A thread joins itself.
-    SelfJoin,
-    /// A thread is created that already exists.
-    DuplicateCreation(ThreadIx),
-    /// A thread runs after it was joined.
-    EventAfterJoin,
-    /// A thread runs after its last event.
-    EventAfterEnd,
+pub enum FlawReason {
+    /// An event contradicts the earlier ones.
+    Contradiction(Contradiction),
     /// There are more events than can be numbered.
     TooManyEvents,
 }
@@ -48,7 +28,10 @@ impl Flaw {
     #[must_use]
     pub fn describe(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
         let thread_name = thread(self.thread);
-        let contradiction = match self.contradiction {
+        let FlawReason::Contradiction(contradiction) = self.reason else {
+            return "there are too many events to be looked at in one piece: use a window".into();
+        };
+        let contradiction = match contradiction {
             Contradiction::NotHeld(it) => format!("gives back the lock {}, which it does not hold", lock(it)),
             Contradiction::HeldByAnother { lock: it, holder } => {
                 format!("takes the lock {}, which {} holds", lock(it), thread(holder))
@@ -65,9 +48,6 @@ impl Flaw {
             Contradiction::DuplicateCreation(it) => format!("creates {}, which is there already", thread(it)),
             Contradiction::EventAfterJoin => "goes on after it was joined".into(),
             Contradiction::EventAfterEnd => "goes on after its end".into(),
-            Contradiction::TooManyEvents => {
-                return "there are too many events to be looked at in one piece: use a window".into();
-            }
         };
         format!("{thread_name} {contradiction}")
     }

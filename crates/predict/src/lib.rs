@@ -42,8 +42,8 @@ pub use confirm::{
 pub use csp::export;
 pub use deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread};
 pub use findings::{ErrorSites, Statistics, WindowProgress};
-pub use flaw::{Contradiction, Flaw};
-pub use model::{Holding, Reads, SyncState};
+pub use flaw::{Flaw, FlawReason};
+pub use model::{Reads, SyncState};
 pub use predict::{PredictOptions, Prediction, Predictor, predict};
 pub use races::PredictedRace;
 pub use witness::Witness;

@@ -4,7 +4,8 @@ mod common;
 
 use common::std;
 use unsnarl_model::{Event, Flags, Op, Order, Trace};
-use unsnarl_predict::{Contradiction, PredictOptions, Prediction, Reads, WaitTarget, WaitingThread, predict};
+use unsnarl_predict::{FlawReason, PredictOptions, Prediction, Reads, WaitTarget, WaitingThread, predict};
+use unsnarl_semantics::Contradiction;
 
 fn whole(trace: &Trace) -> Prediction {
     look(trace, PredictOptions { window: None, ..PredictOptions::default() })
@@ -247,21 +248,33 @@ fn windows_know_locks_held_at_their_start() {
     assert_eq!(race.witness.before, 7);
 }
 
-fn flaw(text: &str) -> (u64, Contradiction) {
+fn flaw(text: &str) -> (u64, FlawReason) {
     let flaw =
         predict(&std(text), &PredictOptions::default(), &mut |_| {}).expect_err("it contradicts itself");
-    (flaw.event, flaw.contradiction)
+    (flaw.event, flaw.reason)
 }
 
 #[test]
 fn inconsistent_trace_is_rejected_with_its_event() {
-    assert!(matches!(flaw("T1|w(x)|1\nT1|rel(m)|2"), (1, Contradiction::NotHeld(_))));
-    assert!(matches!(flaw("T1|acq(m)|1\nT2|acq(m)|2"), (1, Contradiction::HeldByAnother { .. })));
-    assert!(matches!(flaw("T1|join(T7)|1"), (0, Contradiction::JoinOfUnknownThread(1))));
-    assert!(matches!(flaw("T1|wait(m)|1"), (0, Contradiction::WaitWithoutLock(_))));
+    assert!(matches!(
+        flaw("T1|w(x)|1\nT1|rel(m)|2"),
+        (1, FlawReason::Contradiction(Contradiction::NotHeld(_)))
+    ));
+    assert!(matches!(
+        flaw("T1|acq(m)|1\nT2|acq(m)|2"),
+        (1, FlawReason::Contradiction(Contradiction::HeldByAnother { .. }))
+    ));
+    assert!(matches!(
+        flaw("T1|join(T7)|1"),
+        (0, FlawReason::Contradiction(Contradiction::JoinOfUnknownThread(1)))
+    ));
+    assert!(matches!(
+        flaw("T1|wait(m)|1"),
+        (0, FlawReason::Contradiction(Contradiction::WaitWithoutLock(_)))
+    ));
     assert!(matches!(
         flaw("T1|fork(T2)|1\nT2|w(x)|2\nT1|join(T2)|3\nT2|w(x)|4"),
-        (3, Contradiction::EventAfterJoin)
+        (3, FlawReason::Contradiction(Contradiction::EventAfterJoin))
     ));
 }
 

@@ -5,8 +5,8 @@ use crate::{
     locksets::Locksets,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
-use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
-use unsnarl_semantics::succeeded;
+use unsnarl_model::{ConflictKind, Event, Op, ThreadIx};
+use unsnarl_semantics::{AccessKind, ByteRange, MemoryOp, Operation, Step};
 
 /// Finds the conflicts of one run.
 ///
@@ -31,7 +31,7 @@ pub struct Access {
     /// The address of the first byte.
     pub addr: u64,
     /// The number of bytes.
-    pub size: u32,
+    pub size: u64,
     /// True if they are on the thread's own stack.
     pub own_stack: bool,
     /// The site in the caller's encoding; 48 bits.
@@ -69,25 +69,32 @@ impl<M: ShadowMemory> Detector<M> {
 
     /// Processes one more event, given its number and its site.
     pub fn step(&mut self, event: &Event, number: u64, tag: u64, mut found: impl FnMut(FoundConflict)) {
-        match event.op {
+        let step = Step::decode(event, number);
+        match &step.operation {
+            Operation::Memory(MemoryOp::Access(access)) => {
+                let failed = access.kind == AccessKind::CompareExchange && !access.writes;
+                let op = if failed { Op::AtomicLoad } else { event.op };
+                let own_stack = access.own_stack;
+                let watched = Access { op, own_stack, ..watched(event, access.range, tag) };
+                self.access(&watched, &mut found);
+                // An atomic operation accesses its variable before it orders later operations.
+                if access.is_atomic() {
+                    self.order.step(&step);
+                }
+            }
             // Freed memory counts as forgotten rather than written. The order that makes the release safe is
             // often established by a reference count in uninstrumented library code, and a false alarm is
             // worse.
-            Op::Alloc => return self.forget(event.addr, event.size),
-            Op::Free => return self.free(&access_of(event, tag), found),
-            Op::Read | Op::Write => return self.access(&access_of(event, tag), found),
-            _ => {}
-        }
-        // An atomic operation accesses its variable before it orders later operations.
-        if event.op.object_kind() == Some(ObjectKind::Memory) {
-            self.access(&access_of(event, tag), &mut found);
-        } else {
-            if competes(event.op) {
-                self.compete(event, tag, found);
+            Operation::Memory(MemoryOp::Alloc(block)) => self.forget(block.first, block.len),
+            Operation::Memory(MemoryOp::Free(block)) => self.free(&watched(event, *block, tag), found),
+            _ => {
+                if competes(event.op) {
+                    self.compete(event, tag, found);
+                }
+                self.locksets.step(&step);
+                self.order.step(&step);
             }
-            self.locksets.step(event);
         }
-        self.order.step(event, number);
     }
 
     /// Processes a memory access without other effects.
@@ -96,7 +103,7 @@ impl<M: ShadowMemory> Detector<M> {
         let when = self.moment(access.thread);
         let cell = |mask| ShadowCell::new(access.op, mask, access.own_stack, access.tag, when);
         let (word, offset) = (access.addr & !7, access.addr & 7);
-        let size = u64::from(access.size.max(1));
+        let size = access.size.max(1);
         if offset + size <= 8 {
             self.touch(word, cell((0xff >> (8 - size)) << offset), &mut found);
             return;
@@ -129,7 +136,7 @@ impl<M: ShadowMemory> Detector<M> {
     /// Reports accesses of other threads that are not ordered before the release of this block. The program
     /// may be correct (see [`Self::step`]), so each is reported as a hidden race.
     pub fn free(&mut self, block: &Access, mut found: impl FnMut(FoundConflict)) {
-        const MAX: u32 = 512;
+        const MAX: u64 = 512;
         let watched = Access { op: Op::Write, size: block.size.min(MAX), ..*block };
         self.access(&watched, |conflict| {
             if conflict.kind != ConflictKind::Contention {
@@ -140,8 +147,8 @@ impl<M: ShadowMemory> Detector<M> {
     }
 
     /// Treats the bytes as new memory: earlier accesses were to another object.
-    pub fn forget(&mut self, addr: u64, size: u32) {
-        let end = addr.saturating_add(u64::from(size));
+    pub fn forget(&mut self, addr: u64, len: u64) {
+        let end = addr.saturating_add(len);
         self.memory.forget(addr & !7, end);
         if !self.overflow.is_empty() {
             let words: Vec<u64> = self.overflow.range(addr & !7..end).map(|(&word, _)| word).collect();
@@ -289,16 +296,9 @@ impl AccessRules<'_> {
     }
 }
 
-fn access_of(event: &Event, tag: u64) -> Access {
-    let failed = event.op == Op::AtomicCas && !succeeded(event);
-    Access {
-        thread: event.thread,
-        op: if failed { Op::AtomicLoad } else { event.op },
-        addr: event.addr,
-        size: event.size,
-        own_stack: event.flags.has(Flags::OWN_STACK),
-        tag,
-    }
+fn watched(event: &Event, range: ByteRange, tag: u64) -> Access {
+    let ByteRange { first: addr, len: size } = range;
+    Access { thread: event.thread, op: event.op, addr, size, own_stack: false, tag }
 }
 
 /// Returns whether the order of such operations on an object can matter.

@@ -1,8 +1,8 @@
 //! The locksets of threads. Locksets are numbered, so that an access stores its own in 16 bits.
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
-use unsnarl_model::{Event, Op, ThreadIx};
-use unsnarl_semantics::succeeded;
+use unsnarl_model::ThreadIx;
+use unsnarl_semantics::{Holding, LockMode, Step, holdings};
 
 /// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,24 +54,12 @@ impl Locksets {
         }
     }
 
-    /// Processes one more event.
-    pub(crate) fn step(&mut self, event: &Event) {
-        let (thread, lock) = (event.thread, event.addr);
-        match event.op {
-            Op::Lock | Op::TryLock if succeeded(event) && event.value <= 1 => self.take(thread, lock, true),
-            Op::WriteLock | Op::TryWriteLock if succeeded(event) => self.take(thread, lock, true),
-            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take(thread, lock, false),
-            Op::Unlock if succeeded(event) && event.value == 0 => self.release(thread, lock),
-            Op::RwUnlock if succeeded(event) => self.release(thread, lock),
-            // A recursive mutex that stays held is not released.
-            Op::CondWait if succeeded(event) && event.size == 0 => self.release(thread, event.value),
-            Op::CondWake => {
-                if let Some(mutex) = event.waited_mutex() {
-                    self.take(thread, mutex, true);
-                }
-            }
-            _ => {}
-        }
+    /// Processes one more step.
+    pub(crate) fn step(&mut self, step: &Step) {
+        holdings(step, |holding| match holding {
+            Holding::Acquired { lock, mode } => self.take(step.thread, lock, mode == LockMode::Exclusive),
+            Holding::Released { lock, .. } => self.release(step.thread, lock),
+        });
     }
 
     fn holder(&mut self, thread: ThreadIx) -> &mut Holder {

@@ -6,7 +6,7 @@
 //!
 //! Uninstrumented code, such as Rust's precompiled standard library, orders threads invisibly: the slow path
 //! of a mutex, or the mutex inside a wait on a condition. It is recognised by its futexes, and by atomic
-//! variables whose value differs from the last one that instrumented code stored ([`Flags::FOREIGN`]). Every
+//! variables whose value differs from the last one that instrumented code stored ([`unsnarl_model::Flags::FOREIGN`]). Every
 //! edge that it may have made counts ([`Edges::Possible`]): a thread that executed such code comes after
 //! everything done up to then. That hides a race only if the thread executes such code between the two
 //! accesses. A search or a witness that makes them adjacent still finds the race.
@@ -21,8 +21,8 @@ use crate::{
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
-use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
-use unsnarl_semantics::succeeded;
+use unsnarl_model::{Order, ThreadIx};
+use unsnarl_semantics::{AtomicEdge, Edge, Step, SyncPoint, acquires, edges, releases};
 
 /// The edges that the relation includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -247,45 +247,44 @@ impl HappensBefore {
         self.threads.0.get(thread.index()).map(|thread| &thread.clock)
     }
 
-    /// Processes one more event, given its number.
+    /// Processes one more step.
     #[inline]
-    pub fn step(&mut self, event: &Event, number: u64) {
-        let may_be_ordered = match event.op {
-            Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => self.operate(event),
-            _ => {
-                self.apply_observed(event, number);
-                self.may_order_uninstrumented(event)
+    pub fn step(&mut self, step: &Step) {
+        let thread = step.thread;
+        let mut may_be_ordered = false;
+        edges(step, |edge| match edge {
+            Edge::Atomic(access) => may_be_ordered = self.operate(thread, access),
+            Edge::Acquire(SyncPoint::Lock(lock)) => self.acquire_lock(thread, lock),
+            Edge::Release(SyncPoint::Lock(lock)) => self.release_lock(thread, lock),
+            Edge::Acquire(SyncPoint::Readers(lock)) => {
+                self.threads.absorb_by_lock(thread, self.readers.get(lock));
             }
-        };
+            Edge::Release(SyncPoint::Readers(lock)) => {
+                self.threads.publish_by_lock_and_advance(thread, &mut self.now, self.readers.at(lock));
+            }
+            Edge::Acquire(point) => self.acquire(thread, point),
+            Edge::Release(point) => self.release(thread, point),
+            Edge::Woken(by) => self.wake_ups.wake(by, &mut self.threads.at(thread).clock),
+            Edge::Wakes(to) => self.wake(thread, step.number, to),
+            Edge::Fence(order) => may_be_ordered = self.fence(thread, order),
+            Edge::Unobserved => may_be_ordered = true,
+        });
         if may_be_ordered {
-            self.order_after_all(event.thread);
-        }
-    }
-
-    /// Returns whether uninstrumented code may have ordered the event's thread after others.
-    fn may_order_uninstrumented(&mut self, event: &Event) -> bool {
-        match event.op {
-            Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
-            Op::FutexWait => !succeeded(event),
-            Op::Fence => acquires(event.order) && mem::take(&mut self.threads.at(event.thread).saw_foreign),
-            _ => false,
+            self.order_after_all(thread);
         }
     }
 
     /// Applies the edges of an atomic operation; returns whether uninstrumented code may have ordered its
     /// thread after others.
-    fn operate(&mut self, event: &Event) -> bool {
-        let (thread, order) = (event.thread, event.order);
+    fn operate(&mut self, thread: ThreadIx, access: AtomicEdge) -> bool {
+        let AtomicEdge { variable, loads, stores, order, foreign: found } = access;
         let me = self.threads.at(thread);
-        let variable = self.variables.at(event.addr);
-        let loads = event.op != Op::AtomicStore;
+        let variable = self.variables.at(variable);
         if loads {
             let learns = if acquires(order) { &mut me.clock } else { &mut me.seen };
             learns.join(&variable.known);
         }
-        if matches!(event.op, Op::AtomicStore | Op::AtomicRmw)
-            || event.op == Op::AtomicCas && succeeded(event)
-        {
+        if stores {
             // A read-modify-write continues the release sequence.
             match (releases(order), loads) {
                 (true, true) => me.publish(self.now.of(thread), &mut variable.known),
@@ -297,7 +296,6 @@ impl HappensBefore {
                 self.now.advance(thread);
             }
         }
-        let found = event.flags.has(Flags::FOREIGN);
         variable.foreign += u32::from(found);
         // A first unexpected value proves nothing if the variable was unknown before. Uninstrumented code
         // that writes the variable may also write back the old value.
@@ -315,93 +313,6 @@ impl HappensBefore {
         self.now.advance_all();
     }
 
-    /// Applies the edges of an observed operation.
-    fn apply_observed(&mut self, event: &Event, number: u64) {
-        let (thread, addr) = (event.thread, event.addr);
-        match event.op {
-            Op::Start => self.threads.absorb(thread, self.lives.get(thread.0.into())),
-            Op::Create if succeeded(event) => {
-                self.threads.publish_and_advance(thread, &mut self.now, self.lives.at(event.value));
-            }
-            Op::End => {
-                self.threads.publish_and_advance(thread, &mut self.now, self.lives.at(thread.0.into()))
-            }
-            Op::Join if succeeded(event) => self.threads.absorb(thread, self.lives.get(event.value)),
-            Op::Lock | Op::TryLock if succeeded(event) => self.acquire_lock(thread, addr),
-            Op::Unlock if succeeded(event) => self.release_lock(thread, addr),
-            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.acquire_lock(thread, addr),
-            Op::WriteLock | Op::TryWriteLock if succeeded(event) => {
-                self.acquire_lock(thread, addr);
-                self.threads.absorb_by_lock(thread, self.readers.get(addr));
-            }
-            Op::RwUnlock if event.value != 1 => {
-                self.threads.publish_by_lock_and_advance(thread, &mut self.now, self.readers.at(addr));
-            }
-            Op::RwUnlock => self.release_lock(thread, addr),
-            Op::CondWait if succeeded(event) => self.release_lock(thread, event.value),
-            // The mutex is held again however the wait ended.
-            Op::CondWake => {
-                if let Some(mutex) = event.waited_mutex() {
-                    self.acquire_lock(thread, mutex);
-                }
-                self.woken(thread, event.waker());
-            }
-            Op::FutexWoken => self.woken(thread, event.waker()),
-            Op::FutexWait if succeeded(event) => self.release(thread, addr),
-            Op::FutexWake | Op::FutexRequeue => {
-                self.acquire(thread, addr);
-                // Threads that were only moved may be woken by another thread's event.
-                let woken = match event.op {
-                    Op::FutexWake => Some(event.value),
-                    _ => (event.size == 0).then_some(0),
-                };
-                self.wake(thread, number, woken);
-            }
-            Op::Signal | Op::Broadcast => self.wake(thread, number, Some(event.value)),
-            Op::SemPost | Op::SemInit => self.release(thread, addr),
-            Op::OnceEnd => {
-                // Compilers check the guard of a static by an atomic load before they call the runtime.
-                self.threads.publish_and_advance(thread, &mut self.now, &mut self.variables.at(addr).known);
-                self.release(thread, addr);
-            }
-            Op::SemWait | Op::SemTryWait | Op::OncePass | Op::OnceBegin if succeeded(event) => {
-                self.acquire(thread, addr);
-            }
-            Op::BarrierArrive => {
-                let round = self.rounds.entry((addr, event.value)).or_default();
-                self.threads.publish_and_advance(thread, &mut self.now, round);
-            }
-            Op::BarrierLeave => self.threads.absorb(thread, self.rounds.get_mut(&(addr, event.value))),
-            Op::Fence => self.fence(event),
-            // A write happens before the read of its data. A wait may be for data written to any channel.
-            Op::FdWrite | Op::FdClose | Op::FdConnect => {
-                self.release(thread, addr);
-                self.release(thread, ANY_CHANNEL);
-            }
-            // Everything before the start of a child happens before the wait that learns of its end.
-            Op::FdRead | Op::FdAccept | Op::FileLock | Op::ChildStart | Op::ChildWait => {
-                self.acquire(thread, addr);
-                if matches!(event.op, Op::FileLock | Op::ChildStart) {
-                    self.release(thread, addr);
-                }
-            }
-            Op::FdWait => self.acquire(thread, ANY_CHANNEL),
-            // A handler runs after its installation and after its signal was sent.
-            Op::SigAction => self.release(thread, addr),
-            Op::SigSend => self.wake(thread, number, None),
-            Op::SigHandle | Op::SigWait => {
-                self.acquire(thread, addr);
-                self.woken(thread, event.waker());
-            }
-            Op::TimerSet => self.release(thread, TIMERS),
-            Op::TimerFire => {
-                self.acquire(thread, TIMERS);
-                self.wake(thread, number, None);
-            }
-            _ => {}
-        }
-    }
-
     fn acquire_lock(&mut self, thread: ThreadIx, lock: u64) {
         self.threads.absorb_by_lock(thread, self.objects.get(lock));
     }
@@ -410,12 +321,30 @@ impl HappensBefore {
         self.threads.publish_by_lock_and_advance(thread, &mut self.now, self.objects.at(lock));
     }
 
-    fn acquire(&mut self, thread: ThreadIx, object: u64) {
-        self.threads.absorb(thread, self.objects.get(object));
+    fn acquire(&mut self, thread: ThreadIx, point: SyncPoint) {
+        let known = match point {
+            SyncPoint::Lock(object) | SyncPoint::Object(object) => self.objects.get(object),
+            SyncPoint::Readers(lock) => self.readers.get(lock),
+            SyncPoint::Life(of) => self.lives.get(of),
+            SyncPoint::Round(barrier, round) => self.rounds.get_mut(&(barrier, round)),
+            SyncPoint::Guard(guard) => self.variables.get(guard).map(|variable| &mut variable.known),
+            SyncPoint::AnyChannel => self.objects.get(ANY_CHANNEL),
+            SyncPoint::Timers => self.objects.get(TIMERS),
+        };
+        self.threads.absorb(thread, known);
     }
 
-    fn release(&mut self, thread: ThreadIx, object: u64) {
-        self.threads.publish_and_advance(thread, &mut self.now, self.objects.at(object));
+    fn release(&mut self, thread: ThreadIx, point: SyncPoint) {
+        let known = match point {
+            SyncPoint::Lock(object) | SyncPoint::Object(object) => self.objects.at(object),
+            SyncPoint::Readers(lock) => self.readers.at(lock),
+            SyncPoint::Life(of) => self.lives.at(of),
+            SyncPoint::Round(barrier, round) => self.rounds.entry((barrier, round)).or_default(),
+            SyncPoint::Guard(guard) => &mut self.variables.at(guard).known,
+            SyncPoint::AnyChannel => self.objects.at(ANY_CHANNEL),
+            SyncPoint::Timers => self.objects.at(TIMERS),
+        };
+        self.threads.publish_and_advance(thread, &mut self.now, known);
     }
 
     /// Wakes `to` waiters; if unknown, every waiter that names the event.
@@ -424,32 +353,20 @@ impl HappensBefore {
         self.now.advance(thread);
     }
 
-    fn woken(&mut self, thread: ThreadIx, by: Option<u64>) {
-        if let Some(by) = by {
-            self.wake_ups.wake(by, &mut self.threads.at(thread).clock);
-        }
-    }
-
-    fn fence(&mut self, event: &Event) {
-        let thread = event.thread;
+    /// Applies a fence; returns whether uninstrumented code may have ordered its thread after others.
+    fn fence(&mut self, thread: ThreadIx, order: Order) -> bool {
         let me = self.threads.at(thread);
-        if acquires(event.order) {
+        let saw_foreign = acquires(order) && mem::take(&mut me.saw_foreign);
+        if acquires(order) {
             me.clock.join(&me.seen);
         }
-        if releases(event.order) {
+        if releases(order) {
             let ThreadClock { clock, fenced, .. } = me;
             fenced.clone_from(clock);
             fenced.set(self.now.of(thread));
             clock.set(self.now.of(thread));
             self.now.advance(thread);
         }
+        saw_foreign
     }
-}
-
-const fn acquires(order: Order) -> bool {
-    matches!(order, Order::Consume | Order::Acquire | Order::AcqRel | Order::SeqCst)
-}
-
-const fn releases(order: Order) -> bool {
-    matches!(order, Order::Release | Order::AcqRel | Order::SeqCst)
 }

@@ -1,9 +1,9 @@
 //! Data of a trace that several kinds of reports use.
 
 use crate::Names;
-use std::collections::{BTreeSet, HashMap};
-use unsnarl_model::{Event, Op, Side, Site, ThreadIx, Trace};
-use unsnarl_semantics::succeeded;
+use std::collections::BTreeSet;
+use unsnarl_model::{Event, Side, Site, ThreadIx, Trace};
+use unsnarl_semantics::{Hold, LockChange, Machine};
 
 /// A lock held by a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,33 +19,19 @@ pub(crate) struct LockHold {
 
 /// Returns which thread holds which lock from which event to which, ordered by thread and event.
 pub(crate) fn holds(events: &[Event]) -> Vec<LockHold> {
-    // The event since which a thread holds a lock, and how often it has acquired it.
-    let mut held: HashMap<(ThreadIx, u64), (usize, u32)> = HashMap::new();
+    let hold =
+        |lock, hold: Hold, last| LockHold { thread: hold.thread, lock, first: hold.since as usize, last };
+    let mut machine = Machine::default();
     let mut all = Vec::new();
     for (number, event) in events.iter().enumerate() {
-        let lock = event.waited_mutex().unwrap_or(event.addr);
-        let key = (event.thread, lock);
-        match event.op {
-            // The mutex is held again however the wait ended.
-            Op::CondWake => held.entry(key).or_insert((number, 0)).1 += 1,
-            _ if !succeeded(event) => {}
-            Op::Lock | Op::TryLock | Op::ReadLock | Op::WriteLock | Op::TryReadLock | Op::TryWriteLock => {
-                held.entry(key).or_insert((number, 0)).1 += 1;
+        // Programs that misuse locks are explained, too.
+        let _ = machine.apply_with(&machine.decode(event), &mut |change| {
+            if let LockChange::Released { lock, hold: released } = change {
+                all.push(hold(lock, released, number));
             }
-            Op::Unlock | Op::RwUnlock | Op::CondWait => {
-                if let Some((first, depth)) = held.get_mut(&key) {
-                    *depth -= 1;
-                    if *depth == 0 {
-                        all.push(LockHold { thread: event.thread, lock, first: *first, last: number });
-                        held.remove(&key);
-                    }
-                }
-            }
-            _ => {}
-        }
+        });
     }
-    let last = events.len();
-    all.extend(held.into_iter().map(|((thread, lock), (first, _))| LockHold { thread, lock, first, last }));
+    all.extend(machine.holds().map(|(lock, held)| hold(lock, held, events.len())));
     all.sort_by_key(|hold| (hold.thread, hold.first, hold.lock));
     all
 }
@@ -83,7 +69,7 @@ pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<SourcePlace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unsnarl_model::{Flags, Order, SiteIx};
+    use unsnarl_model::{Flags, Op, Order, SiteIx};
 
     fn event(op: Op, addr: u64, value: u64) -> Event {
         Event {
@@ -120,7 +106,7 @@ mod tests {
         let recursive = [
             event(Op::Lock, MUTEX, 1),
             event(Op::Lock, MUTEX, 2),
-            event(Op::CondWait, COND, MUTEX),
+            Event { size: 1, ..event(Op::CondWait, COND, MUTEX) },
             timed_out,
         ];
         assert_eq!(held(&recursive), [(MUTEX, 0, 4)]);

@@ -3,6 +3,7 @@
 use crate::{Names, facts::LockHold};
 use std::collections::HashMap;
 use unsnarl_model::{Event, ObjectIx, ObjectKind, Objects, Op, Trace};
+use unsnarl_semantics::{Blocks, MemoryOp, Operation};
 
 /// A name for each object of a trace: its global variable, or `lock#1` and `memory#3` in order of appearance. Unlike
 /// addresses, that order is the same in every replay.
@@ -10,7 +11,13 @@ use unsnarl_model::{Event, ObjectIx, ObjectKind, Objects, Op, Trace};
 pub(crate) struct ObjectNames {
     objects: Objects,
     by_object: Vec<String>,
-    memory: HashMap<u64, String>,
+    /// The names of memory by address, and by generation of the block that it was in: memory that is allocated
+    /// again is another object.
+    memory: HashMap<(u64, u32), String>,
+    /// For each event the generation of its memory.
+    generations: Vec<u32>,
+    /// The blocks at the end of the run.
+    blocks: Blocks,
     /// The names of the program's own schedule points, by their addresses.
     points: HashMap<u64, String>,
 }
@@ -23,7 +30,7 @@ impl ObjectNames {
             .iter()
             .map(|o| names.variable(o.addr).unwrap_or_else(|| format!("{}#{}", o.kind.name(), o.nth)))
             .collect();
-        let mut memory: HashMap<u64, String> = HashMap::new();
+        let mut memory = HashMap::new();
         let mut unnamed = 0;
         // A futex word is also accessed by atomic operations; both get the same name.
         let futexes: HashMap<u64, &String> = (objects.all.iter().zip(&by_object))
@@ -31,9 +38,25 @@ impl ObjectNames {
             .map(|(object, name)| (object.addr, name))
             .collect();
         let futex = |addr: u64| futexes.get(&addr).map(|&name| name.clone());
-        for event in trace.events.iter().filter(|e| e.op.object_kind() == Some(ObjectKind::Memory)) {
-            memory.entry(event.addr).or_insert_with(|| {
-                names.variable(event.addr).or_else(|| futex(event.addr)).unwrap_or_else(|| {
+        let (mut blocks, mut generations) = (Blocks::default(), Vec::with_capacity(trace.events.len()));
+        for event in &trace.events {
+            let addr = match Operation::decode(event) {
+                Operation::Memory(MemoryOp::Access(access)) => access.range.first,
+                Operation::Memory(MemoryOp::Alloc(block)) => {
+                    blocks.renew(block);
+                    block.first
+                }
+                // Accesses after this are to the same block, although it is freed.
+                Operation::Memory(MemoryOp::Free(block)) => block.first,
+                _ => {
+                    generations.push(0);
+                    continue;
+                }
+            };
+            let generation = blocks.generation(addr);
+            generations.push(generation);
+            memory.entry((addr, generation)).or_insert_with(|| {
+                names.variable(addr).or_else(|| futex(addr)).unwrap_or_else(|| {
                     unnamed += 1;
                     format!("memory#{unnamed}")
                 })
@@ -42,7 +65,7 @@ impl ObjectNames {
         let points = trace.events.iter().filter(|event| event.op == Op::Point);
         let named = |event: &Event| Some((event.value, names.text(event.value)?));
         let points = points.filter_map(named).collect();
-        Self { objects, by_object, memory, points }
+        Self { objects, by_object, memory, generations, blocks, points }
     }
 
     /// Returns the name of an event's object.
@@ -51,7 +74,8 @@ impl ObjectNames {
             return self.by_object[ix as usize].clone();
         }
         let addr = trace.events[event].addr;
-        self.memory.get(&addr).cloned().unwrap_or_else(|| format!("{addr:#x}"))
+        let name = self.memory.get(&(addr, self.generations[event]));
+        name.cloned().unwrap_or_else(|| format!("{addr:#x}"))
     }
 
     /// Returns the name of a held lock.
@@ -64,13 +88,12 @@ impl ObjectNames {
     /// Returns the name of the object at an address at the end of the run, for an operation of this kind.
     pub(crate) fn for_op(&self, op: Op, addr: u64) -> Option<String> {
         let kind = op.object_kind()?;
-        self.last(|object| object.kind == kind && object.addr == addr)
-            .or_else(|| self.memory.get(&addr).cloned())
+        self.last(|object| object.kind == kind && object.addr == addr).or_else(|| self.memory_at_end(addr))
     }
 
     /// Returns the name of the object at an address at the end of the run.
     pub(crate) fn by_addr(&self, addr: u64) -> Option<String> {
-        self.last(|object| object.addr == addr).or_else(|| self.memory.get(&addr).cloned())
+        self.last(|object| object.addr == addr).or_else(|| self.memory_at_end(addr))
     }
 
     /// Returns the name of the program's own schedule point at this address.
@@ -81,6 +104,10 @@ impl ObjectNames {
     /// Returns the name of the mutex at an address.
     pub(crate) fn lock(&self, addr: u64) -> Option<String> {
         self.for_op(Op::Lock, addr)
+    }
+
+    fn memory_at_end(&self, addr: u64) -> Option<String> {
+        self.memory.get(&(addr, self.blocks.generation(addr))).cloned()
     }
 
     fn last(&self, fits: impl Fn(&unsnarl_model::Object) -> bool) -> Option<String> {

@@ -1,7 +1,8 @@
 //! Waits at the end of a run, with details from the stacks and earlier events.
 
 use crate::{Names, stack::Stack};
-use unsnarl_model::{Event, Flags, ObjectKind, Op, Site, ThreadIx, Trace, Wait};
+use unsnarl_model::{Event, ObjectKind, Site, ThreadIx, Trace, Wait};
+use unsnarl_semantics::{AccessKind, MemoryOp, MutexOp, OnceOp, Operation, RwLockOp, succeeded};
 use unsnarl_symbols::Frame;
 
 /// A blocked thread.
@@ -55,23 +56,18 @@ pub(crate) fn in_a_circle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
     false
 }
 
-/// Returns where the thread last acquired the lock that another one waits for.
+/// Returns where the thread last acquired the lock, or began the routine, that another one waits for.
 pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<Site> {
-    let takes = |op: Op| {
-        matches!(
-            op,
-            Op::Lock
-                | Op::TryLock
-                | Op::ReadLock
-                | Op::TryReadLock
-                | Op::WriteLock
-                | Op::TryWriteLock
-                | Op::OnceBegin
-        )
-    };
     matches!(wait.op.object_kind(), Some(ObjectKind::Lock | ObjectKind::RwLock | ObjectKind::Once))
         .then_some(())?;
-    let event = last(trace, |event| event.thread == holder && event.addr == wait.addr && takes(event.op))?;
+    let takes = |event: &Event| match Operation::decode(event) {
+        Operation::Mutex(MutexOp::Lock { lock, .. }) | Operation::RwLock(RwLockOp::Lock { lock, .. }) => {
+            lock == wait.addr && succeeded(event)
+        }
+        Operation::Once(OnceOp::Begin { once }) => once == wait.addr,
+        _ => false,
+    };
+    let event = last(trace, |event| event.thread == holder && takes(event))?;
     Some(trace.user_site(event))
 }
 
@@ -90,11 +86,14 @@ fn is_rust_mutex(wait: &Wait, stack: &Stack) -> bool {
 /// Returns the holder of a mutex of Rust's standard library, which is a futex: the thread that last changed its word
 /// from 0 to 1. `None` if that happened in code without instrumentation.
 fn rust_mutex_holder(trace: &Trace, word: u64) -> Option<ThreadIx> {
-    let changes = |event: &Event| match event.op {
-        Op::AtomicStore | Op::AtomicRmw => true,
-        Op::AtomicCas => !event.flags.has(Flags::FAILED),
-        _ => false,
+    let change = |event: &Event| match Operation::decode(event) {
+        Operation::Memory(MemoryOp::Access(access))
+            if access.range.first == word && access.is_atomic() && access.writes =>
+        {
+            Some(access)
+        }
+        _ => None,
     };
-    let event = last(trace, |event| event.addr == word && changes(event))?;
-    (event.op == Op::AtomicCas && event.value == 1).then_some(event.thread)
+    let (event, access) = trace.events.iter().rev().find_map(|event| Some((event, change(event)?)))?;
+    (access.kind == AccessKind::CompareExchange && access.value.number() == 1).then_some(event.thread)
 }

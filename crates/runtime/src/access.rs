@@ -76,7 +76,7 @@ fn plain(op: Op, addr: usize, size: u32, pc: u64) {
     let here = &raw const is_point as usize;
     let own_stack = (here..runtime.state.me().stack_top).contains(&addr);
     let thread = runtime.state.current;
-    runtime.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
+    runtime.watch(&Access { thread, op, addr: addr as u64, size: size.into(), own_stack, tag: pc });
     if is_point {
         // SAFETY: the program is about to access these bytes itself.
         let value = unsafe { peek(addr, size) };

@@ -89,7 +89,7 @@ impl ConflictMonitor {
             thread: event.thread,
             op,
             addr: raw.addr,
-            size: raw.size(),
+            size: raw.size().into(),
             own_stack: false,
             tag: raw.pc(),
         };
@@ -104,7 +104,7 @@ impl ConflictMonitor {
     }
 
     pub(crate) fn forget(&mut self, addr: usize, size: u32) {
-        self.detector.forget(addr as u64, size);
+        self.detector.forget(addr as u64, size.into());
     }
 }
 

@@ -9,7 +9,10 @@
 use crate::block_map::BlockMap;
 use std::collections::HashMap;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
-use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, SharedObject, Touch};
+use unsnarl_semantics::{
+    AccessMode, ByteRange, SharedObject, Touch,
+    dependence::{Relation, Rules},
+};
 
 /// The happens-before graph of the events so far.
 #[derive(Debug)]
@@ -102,11 +105,11 @@ impl StateHash {
     fn past(&self, touch: &Touch, event: &Event) -> u64 {
         match *touch {
             Touch::SharedObject(object, mode) => self.objects.get(&object).map_or(0, |last| last.past(mode)),
-            Touch::Bytes(first, len, mode) if is_block(event) => {
+            Touch::Bytes(ByteRange { first, len }, mode) if is_block(event) => {
                 let last = self.words_within(first, len).map(|word| self.words[&word].past(mode));
                 last.chain(self.blocks.overlapping(first, len)).fold(0, u64::wrapping_add)
             }
-            Touch::Bytes(first, len, mode) => {
+            Touch::Bytes(ByteRange { first, len }, mode) => {
                 let past = |word| match self.words.get(&word) {
                     Some(last) => last.past(mode),
                     None => self.blocks.overlapping(word, 8).fold(0, u64::wrapping_add),
@@ -125,14 +128,14 @@ impl StateHash {
             Touch::SharedObject(object, mode) => {
                 self.objects.entry(object).or_default().access(mode, hash);
             }
-            Touch::Bytes(first, len, _) if is_block(event) => {
+            Touch::Bytes(ByteRange { first, len }, _) if is_block(event) => {
                 let forgotten: Vec<u64> = self.words_within(first, len).collect();
                 for word in forgotten {
                     self.words.remove(&word);
                 }
                 self.blocks.insert(first, len, hash);
             }
-            Touch::Bytes(first, len, mode) => {
+            Touch::Bytes(ByteRange { first, len }, mode) => {
                 for word in words(first, len) {
                     let block = || self.blocks.overlapping(word, 8).fold(0, u64::wrapping_add);
                     let last =

@@ -28,76 +28,12 @@
 //! that a lock prefers while they wait, the old block of a `realloc`. One replay shows whether that mattered.
 //! If it did, stricter rules may help ([`Rules::environment`]).
 
-use crate::succeeded;
+use crate::{
+    Access, AccessKind, AccessMode, BarrierOp, ByteRange, CondOp, Holding, MemoryOp, OnceOp, Operation,
+    SharedObject, Step, ThreadOp, Touch, holdings, touches,
+};
 use alloc::{collections::BTreeMap, vec::Vec};
-use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx, Trace};
-
-/// A resource that events touch, other than bytes of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SharedObject {
-    /// A mutex or spin lock, by its address.
-    Lock(u64),
-    /// A read-write lock; acquiring it for reading reads it.
-    RwLock(u64),
-    /// A condition variable's waiters and wake-ups.
-    Cond(u64),
-    /// A semaphore's count.
-    Semaphore(u64),
-    /// A barrier's arrivals.
-    Barrier(u64),
-    /// One round of a barrier: arriving writes it, leaving reads it.
-    Round(u64, u64),
-    /// A once control or the guard of a static.
-    Once(u64),
-    /// The waiters and wake-ups of a futex.
-    Futex(u64),
-    /// The assignment of waiters to futexes; only a requeue writes it.
-    Futexes,
-    /// A thread's lifetime.
-    Life(ThreadIx),
-    /// The numbering of threads.
-    Threads,
-    /// The state "more than one thread exists": creations write it, and ends that it may depend on read it.
-    Concurrency,
-    /// The state that determines the addresses of allocated memory.
-    Addresses,
-    /// The object behind a descriptor.
-    Channel(u64),
-    /// All channels, and the descriptor numbers.
-    Channels,
-    /// Signals and timers of all threads.
-    Signals,
-    /// Virtual time, as far as it jumps.
-    Time,
-}
-
-/// How a resource is touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessMode {
-    /// Two reads commute.
-    Reads,
-    /// A write commutes with nothing.
-    Writes,
-}
-
-/// A reason for an event to depend on others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
-    /// Touches an object.
-    SharedObject(SharedObject, AccessMode),
-    /// Touches bytes of memory: the first address and the number of bytes.
-    Bytes(u64, u64, AccessMode),
-    /// Comes after everything that the thread has done so far.
-    After(ThreadIx),
-    /// Comes before everything that the thread does from now on.
-    Before(ThreadIx),
-    /// Both `After` and `Before`.
-    Pin(ThreadIx),
-    /// Keeps its position among all events.
-    Fence,
-    /// No event will touch the object any more.
-    Forget(SharedObject),
-}
+use unsnarl_model::{Event, SiteIx, ThreadIx, Trace};
 
 /// Order to preserve beyond the program's own dependences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +69,8 @@ impl Default for Rules {
 #[derive(Debug)]
 pub struct Relation {
     rules: Rules,
+    /// The number of events so far.
+    events: u64,
     threads: Vec<ThreadState>,
     /// Threads that were created and have not ended.
     live: u32,
@@ -157,8 +95,18 @@ struct ThreadState {
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingReads {
     site: SiteIx,
-    reads: [(u64, u64); 2],
-    len: usize,
+    reads: [Option<ByteRange>; 2],
+}
+
+impl PendingReads {
+    fn push(&mut self, site: SiteIx, read: ByteRange) {
+        self.site = site;
+        self.reads = match self.reads {
+            [None, _] => [Some(read), None],
+            [first, None] => [first, Some(read)],
+            [_, second] => [second, Some(read)],
+        };
+    }
 }
 
 impl Relation {
@@ -167,6 +115,7 @@ impl Relation {
     pub fn new(rules: Rules) -> Self {
         let mut relation = Self {
             rules,
+            events: 0,
             threads: Vec::new(),
             live: 1,
             ended: Vec::new(),
@@ -179,160 +128,23 @@ impl Relation {
 
     /// Adds the touches of the trace's next event.
     pub fn touches(&mut self, event: &Event, out: &mut Vec<Touch>) {
-        use AccessMode::{Reads, Writes};
-        let Event { thread, addr, value, .. } = *event;
-        let done = succeeded(event);
-        let if_done = if done { Writes } else { Reads };
-        let mut on = |object, how| out.push(Touch::SharedObject(object, how));
-        match event.op {
-            Op::Read | Op::Write | Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => {
-                return self.access(event, done, out);
+        let step = Step::decode(event, self.events);
+        self.events += 1;
+        touches(&step, |touch| {
+            if self.rules.environment || !touch.is_of_environment() {
+                out.push(touch);
             }
-            Op::Lock | Op::TryLock => {
-                on(SharedObject::Lock(addr), if_done);
-                if done && value <= 1 {
-                    self.thread(thread).held.push(addr);
-                }
-            }
-            Op::Unlock => {
-                on(SharedObject::Lock(addr), if_done);
-                if done && value == 0 {
-                    self.released(thread, addr);
-                }
-            }
-            Op::LockInit | Op::LockDestroy => on(SharedObject::Lock(addr), Writes),
-            Op::RwInit | Op::RwDestroy => on(SharedObject::RwLock(addr), Writes),
-            // No reader may begin or end meanwhile, even if it fails.
-            Op::WriteLock | Op::TryWriteLock => on(SharedObject::RwLock(addr), Writes),
-            Op::ReadLock | Op::TryReadLock => on(SharedObject::RwLock(addr), Reads),
-            Op::RwUnlock if done && value == 0 => on(SharedObject::RwLock(addr), Reads),
-            Op::RwUnlock => on(SharedObject::RwLock(addr), Writes),
-            Op::CondInit | Op::CondDestroy => on(SharedObject::Cond(addr), Writes),
-            Op::CondWait if done => {
-                on(SharedObject::Cond(addr), Writes);
-                on(SharedObject::Lock(value), Writes);
-                // A recursive mutex may stay held.
-                if event.size == 0 {
-                    self.released(thread, value);
-                }
-            }
-            Op::CondWait => on(SharedObject::Lock(value), Reads),
-            // The thread no longer waits and holds the mutex again, however the wait ended.
-            Op::CondWake => {
-                on(SharedObject::Cond(addr), Writes);
-                on(SharedObject::Lock(value), Writes);
-                let held = &mut self.thread(thread).held;
-                if !held.contains(&value) {
-                    held.push(value);
-                }
-            }
-            Op::Signal | Op::Broadcast => {
-                on(SharedObject::Cond(addr), if value > 0 { Writes } else { Reads })
-            }
-            Op::SemInit | Op::SemDestroy => on(SharedObject::Semaphore(addr), Writes),
-            Op::SemWait | Op::SemTryWait | Op::SemPost => on(SharedObject::Semaphore(addr), if_done),
-            Op::SemGet => on(SharedObject::Semaphore(addr), Reads),
-            Op::BarrierInit | Op::BarrierDestroy => on(SharedObject::Barrier(addr), Writes),
-            Op::BarrierArrive => {
-                on(SharedObject::Barrier(addr), Writes);
-                on(SharedObject::Round(addr, value), Writes);
-                *self.rounds.entry((addr, value)).or_default() += 1;
-            }
-            // This does not touch the barrier: others may arrive for the next round, or destroy it.
-            Op::BarrierLeave => {
-                on(SharedObject::Round(addr, value), Reads);
-                self.left(addr, value, out);
-            }
-            Op::OnceBegin => {
-                on(SharedObject::Once(addr), Writes);
-                // The previous routine was left by an exception, which is no event but has occurred by now.
-                if let Some(thrown) = self.once.insert(addr, thread) {
-                    out.push(Touch::After(thrown));
-                }
-            }
-            Op::OnceEnd => {
-                on(SharedObject::Once(addr), Writes);
-                // Compilers check the guard of a static by their own load.
-                out.push(Touch::Bytes(addr, 4, Writes));
-                self.once.remove(&addr);
-                // In uninstrumented code that load is no event.
-                if self.rules.environment {
-                    out.push(Touch::Fence);
-                }
-            }
-            Op::OncePass => on(SharedObject::Once(addr), Reads),
-            Op::FutexWait => {
-                if done {
-                    on(SharedObject::Futexes, Reads);
-                    on(SharedObject::Futex(addr), Writes);
-                }
-                out.push(Touch::Bytes(addr, 4, Reads));
-            }
-            Op::FutexWoken => {
-                on(SharedObject::Futexes, Reads);
-                on(SharedObject::Futex(addr), Writes);
-            }
-            Op::FutexWake => {
-                on(SharedObject::Futexes, Reads);
-                on(SharedObject::Futex(addr), if value > 0 { Writes } else { Reads });
-            }
-            Op::FutexRequeue => {
-                if done {
-                    on(SharedObject::Futexes, Writes);
-                    on(SharedObject::Futex(addr), Writes);
-                    on(SharedObject::Futex(value), Writes);
-                }
-                out.push(Touch::Bytes(addr, 4, Reads));
-            }
-            Op::Alloc if done => {
-                out.push(Touch::Bytes(addr, event.size.max(1).into(), Writes));
-                self.addresses(out);
-            }
-            Op::Free => {
-                out.push(Touch::Bytes(addr, event.size.max(1).into(), Writes));
-                self.addresses(out);
-            }
-            Op::Alloc => self.addresses(out),
-            Op::Start => on(SharedObject::Life(thread), Reads),
-            Op::End => self.end(thread, out),
-            Op::Exit => {
-                if self.rules.end {
-                    out.push(Touch::Fence);
-                }
-            }
-            Op::Create | Op::Join | Op::Detach | Op::Cancel => self.on_thread(event, done, out),
-            // Both ends change the contents of a pipe or socket.
-            Op::FdRead | Op::FdWrite => {
-                on(SharedObject::Channels, Reads);
-                on(SharedObject::Channel(addr), Writes);
-            }
-            // These access several channels, or determine the descriptor numbers of later opens.
-            Op::FdOpen
-            | Op::FdClose
-            | Op::FdWait
-            | Op::FdAccept
-            | Op::FdConnect
-            | Op::FileLock
-            | Op::ChildStart
-            | Op::ChildWait => {
-                on(SharedObject::Channels, Writes);
-            }
-            // Which thread may take a signal depends on what all threads have done with signals.
-            Op::SigAction
-            | Op::SigMask
-            | Op::SigSend
-            | Op::SigHandle
-            | Op::SigWait
-            | Op::SigPause
-            | Op::TimerSet
-            | Op::TimerFire => on(SharedObject::Signals, Writes),
-            Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep | Op::Point | Op::Checkpoint => {}
+        });
+        match &step.operation {
+            Operation::Memory(MemoryOp::Access(access)) => return self.access(&step, access, out),
+            Operation::Mutex(_) => self.hold(&step, false),
+            Operation::Cond(op) => self.hold(&step, matches!(op, CondOp::Wake { .. })),
+            Operation::Barrier(op) => self.barrier(op, out),
+            Operation::Once(op) => self.once(step.thread, op, out),
+            Operation::Thread(op) => self.life(&step, op, out),
+            _ => {}
         }
-        let time_passed = event.op == Op::Sleep || event.flags.has(Flags::TIMED_OUT);
-        if self.rules.environment && time_passed {
-            out.push(Touch::SharedObject(SharedObject::Time, Writes));
-        }
-        self.thread(thread).pending_reads.len = 0;
+        self.thread(step.thread).pending_reads = PendingReads::default();
     }
 
     fn thread(&mut self, thread: ThreadIx) -> &mut ThreadState {
@@ -342,37 +154,37 @@ impl Relation {
         &mut self.threads[thread.index()]
     }
 
-    /// Adds the touches of a memory access, with the accesses executed together with it.
-    fn access(&mut self, event: &Event, done: bool, out: &mut Vec<Touch>) {
-        let writes = match event.op {
-            Op::Write | Op::AtomicStore | Op::AtomicRmw => !event.flags.has(Flags::CANCELLED),
-            Op::AtomicCas => done,
-            _ => false,
-        };
-        let (first, len) = (event.addr, u64::from(event.size.max(1)));
-        out.push(Touch::Bytes(first, len, if writes { AccessMode::Writes } else { AccessMode::Reads }));
-        let pending_reads = &mut self.thread(event.thread).pending_reads;
-        if pending_reads.len > 0 && pending_reads.site != event.site {
-            pending_reads.len = 0;
+    /// Adds the accesses that are executed together with this one.
+    fn access(&mut self, step: &Step, access: &Access, out: &mut Vec<Touch>) {
+        let pending_reads = &mut self.thread(step.thread).pending_reads;
+        if pending_reads.site != step.site {
+            *pending_reads = PendingReads::default();
         }
         // Loads of a loop come from one site as well; their sizes distinguish them from functions over
         // ranges.
-        let over_range = event.op == Op::Write || !matches!(event.size, 1 | 2 | 4 | 8 | 16);
+        let over_range = access.kind == AccessKind::Write || !matches!(access.range.len, 1 | 2 | 4 | 8 | 16);
         if over_range {
-            let reads = &pending_reads.reads[..pending_reads.len];
-            out.extend(reads.iter().map(|&(first, len)| Touch::Bytes(first, len, AccessMode::Reads)));
+            let reads = pending_reads.reads.iter().flatten();
+            out.extend(reads.map(|&read| Touch::Bytes(read, AccessMode::Reads)));
         }
-        if event.op == Op::Read {
-            if pending_reads.len == pending_reads.reads.len() {
-                pending_reads.reads.rotate_left(1);
-                pending_reads.len -= 1;
-            }
-            pending_reads.site = event.site;
-            pending_reads.reads[pending_reads.len] = (first, len);
-            pending_reads.len += 1;
+        if access.kind == AccessKind::Read {
+            pending_reads.push(step.site, access.range);
         } else {
-            pending_reads.len = 0;
+            *pending_reads = PendingReads::default();
         }
+    }
+
+    /// Records which locks the thread holds. The thread may have held a mutex all through a wait.
+    fn hold(&mut self, step: &Step, again: bool) {
+        holdings(step, |holding| match holding {
+            Holding::Acquired { lock, .. } => {
+                let held = &mut self.thread(step.thread).held;
+                if !again || !held.contains(&lock) {
+                    held.push(lock);
+                }
+            }
+            Holding::Released { lock, .. } => self.released(step.thread, lock),
+        });
     }
 
     /// Removes the lock from its holder, whichever thread that is.
@@ -387,30 +199,60 @@ impl Relation {
         }
     }
 
-    fn addresses(&self, out: &mut Vec<Touch>) {
-        if self.rules.environment {
-            out.push(Touch::SharedObject(SharedObject::Addresses, AccessMode::Writes));
+    /// Counts the threads in each round of a barrier.
+    fn barrier(&mut self, op: &BarrierOp, out: &mut Vec<Touch>) {
+        match *op {
+            BarrierOp::Arrive { barrier, round } => *self.rounds.entry((barrier, round)).or_default() += 1,
+            BarrierOp::Leave { barrier, round } => {
+                if let Some(inside) = self.rounds.get_mut(&(barrier, round)) {
+                    *inside -= 1;
+                    if *inside == 0 {
+                        self.rounds.remove(&(barrier, round));
+                        out.push(Touch::Forget(SharedObject::Round(barrier, round)));
+                    }
+                }
+            }
+            BarrierOp::Init { .. } | BarrierOp::Destroy { .. } => {}
         }
     }
 
-    /// Records that a thread left a round of a barrier.
-    fn left(&mut self, barrier: u64, round: u64, out: &mut Vec<Touch>) {
-        if let Some(inside) = self.rounds.get_mut(&(barrier, round)) {
-            *inside -= 1;
-            if *inside == 0 {
-                self.rounds.remove(&(barrier, round));
-                out.push(Touch::Forget(SharedObject::Round(barrier, round)));
+    fn once(&mut self, thread: ThreadIx, op: &OnceOp, out: &mut Vec<Touch>) {
+        match *op {
+            // The previous routine was left by an exception, which is no event but has occurred by now.
+            OnceOp::Begin { once } => out.extend(self.once.insert(once, thread).map(Touch::After)),
+            OnceOp::End { once } => {
+                self.once.remove(&once);
+                // In uninstrumented code the load of the guard is no event.
+                if self.rules.environment {
+                    out.push(Touch::Fence);
+                }
             }
+            OnceOp::Pass { .. } => {}
+        }
+    }
+
+    fn life(&mut self, step: &Step, op: &ThreadOp, out: &mut Vec<Touch>) {
+        match op {
+            ThreadOp::End { .. } => self.end(step.thread, out),
+            ThreadOp::Exit { .. } if self.rules.end => out.push(Touch::Fence),
+            ThreadOp::Create { thread } => {
+                if self.rules.hides_sole_accesses {
+                    out.push(Touch::writes(SharedObject::Concurrency));
+                }
+                let child = thread.known().filter(|&child| step.succeeded() && child != step.thread);
+                if let Some(child) = child {
+                    let is_new = !core::mem::replace(&mut self.thread(child).alive, true);
+                    self.live += u32::from(is_new);
+                }
+            }
+            _ => {}
         }
     }
 
     fn end(&mut self, thread: ThreadIx, out: &mut Vec<Touch>) {
-        out.push(Touch::SharedObject(SharedObject::Life(thread), AccessMode::Writes));
         let me = self.thread(thread);
         let was_alive = core::mem::replace(&mut me.alive, false);
-        out.extend(
-            me.held.drain(..).map(|lock| Touch::SharedObject(SharedObject::Lock(lock), AccessMode::Writes)),
-        );
+        out.extend(me.held.drain(..).map(|lock| Touch::writes(SharedObject::Lock(lock))));
         self.live -= u32::from(was_alive && self.live > 0);
         if !self.rules.hides_sole_accesses || !was_alive {
             return;
@@ -418,7 +260,7 @@ impl Relation {
         // At most one of two older threads creates threads, so the other one prevents it from being alone.
         let older = self.threads[..thread.index()].iter().filter(|t| t.alive).take(2).count();
         if older < 2 {
-            out.push(Touch::SharedObject(SharedObject::Concurrency, AccessMode::Reads));
+            out.push(Touch::reads(SharedObject::Concurrency));
         }
         if self.live == 1 {
             out.extend(self.ended.drain(..).map(Touch::After));
@@ -426,44 +268,6 @@ impl Relation {
             out.extend(survivor.map(|ix| Touch::Pin(ThreadIx(ix as u16))));
         } else {
             self.ended.push(thread);
-        }
-    }
-
-    /// Adds the touches of operations on threads.
-    fn on_thread(&mut self, event: &Event, done: bool, out: &mut Vec<Touch>) {
-        use AccessMode::{Reads, Writes};
-        let target = u16::try_from(event.value).ok().map(ThreadIx).filter(|&t| t != event.thread);
-        if event.op == Op::Create {
-            out.push(Touch::SharedObject(SharedObject::Threads, Writes));
-            if self.rules.hides_sole_accesses {
-                out.push(Touch::SharedObject(SharedObject::Concurrency, Writes));
-            }
-            self.addresses(out);
-            if let (true, Some(child)) = (done, target) {
-                out.push(Touch::SharedObject(SharedObject::Life(child), Writes));
-                out.push(Touch::Before(child));
-                let new = !core::mem::replace(&mut self.thread(child).alive, true);
-                self.live += u32::from(new);
-            }
-            return;
-        }
-        let Some(target) = target else {
-            // Misuse: on a thread that is gone, the result depends on the thread that joined or detached it.
-            if !done {
-                out.push(Touch::Fence);
-            }
-            return;
-        };
-        match event.op {
-            Op::Join if done => {
-                out.push(Touch::SharedObject(SharedObject::Life(target), Writes));
-                // In traces of other tools a thread may have no end event.
-                out.push(Touch::After(target));
-                self.addresses(out);
-            }
-            Op::Join => out.push(Touch::SharedObject(SharedObject::Life(target), Reads)),
-            Op::Detach => out.push(Touch::SharedObject(SharedObject::Life(target), Writes)),
-            _ => out.push(Touch::Pin(target)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How an operation ended.
 
+use crate::Enabled;
 use unsnarl_model::{Event, Flags};
 
 /// The result of an operation.
@@ -22,6 +23,7 @@ pub enum OpResult {
 impl OpResult {
     /// Returns the result of an event.
     #[must_use]
+    #[inline]
     pub const fn of(event: &Event) -> Self {
         let flags = event.flags;
         if flags.has(Flags::CANCELLED) {
@@ -38,10 +40,38 @@ impl OpResult {
             Self::Done
         }
     }
+
+    /// Returns whether the operation took effect: a lock is held, a token taken, a value exchanged. The end
+    /// of a wait on a condition variable holds its mutex again in any case.
+    #[must_use]
+    #[inline]
+    pub const fn succeeded(self) -> bool {
+        matches!(self, Self::Done | Self::Spurious)
+    }
 }
 
-/// Returns whether the operation took effect: a lock is held, a token taken, a value exchanged. The end of a
-/// wait on a condition variable holds its mutex again in any case.
+impl OpResult {
+    /// Returns whether an operation that waits for something and had this result can be executed next.
+    /// `condition` says whether what it waits for is there.
+    pub(crate) fn of_blocking(self, condition: impl FnOnce() -> Enabled) -> Enabled {
+        match self {
+            // Most errors are returned at once, but a thread can also die in an operation after it waited.
+            Self::Failed => match condition() {
+                Enabled::No { .. } => Enabled::Unknown,
+                other => other,
+            },
+            // Signals and cancellations come from anywhere.
+            Self::Cancelled | Self::Interrupted => Enabled::Unknown,
+            Self::TimedOut => match condition() {
+                Enabled::No { .. } => Enabled::IfTimePasses,
+                other => other,
+            },
+            Self::Done | Self::Spurious => condition(),
+        }
+    }
+}
+
+/// Returns whether the operation of an event took effect. See [`OpResult::succeeded`].
 #[must_use]
 #[inline]
 pub const fn succeeded(event: &Event) -> bool {
@@ -67,8 +97,7 @@ mod tests {
                 addr: 0,
                 value: 0,
             };
-            let took_effect = matches!(OpResult::of(&event), OpResult::Done | OpResult::Spurious);
-            assert_eq!(succeeded(&event), took_effect, "{bits:#010b}");
+            assert_eq!(succeeded(&event), OpResult::of(&event).succeeded(), "{bits:#010b}");
         }
     }
 }

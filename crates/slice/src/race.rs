@@ -61,7 +61,7 @@ impl<'a> Clocks<'a> {
         while self.done < step.events
             && let Some(event) = self.ordering.events.get(self.done as usize)
         {
-            self.order.step(event, self.done);
+            self.order.step(&unsnarl_semantics::Step::decode(event, self.done));
             self.done += 1;
         }
     }

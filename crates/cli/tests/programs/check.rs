@@ -1,8 +1,11 @@
 //! The checks made for each program.
 
-use crate::expectation::{Expectation, Schedules};
+use crate::{
+    enabled,
+    expectation::{Expectation, Schedules},
+};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
-use unsnarl_exec::{Executor, Settings};
+use unsnarl_exec::{Executor, Run, Settings};
 use unsnarl_model::{
     Fidelity, OutcomeKind, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Site, Trace,
     signal_name,
@@ -37,8 +40,13 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     let mut seen = matches(&fair, expected).is_ok();
     let mut last = String::new();
     for seed in 0..seeds {
-        let plan = plan(seed);
-        let trace = run(&mut executor, &plan)?;
+        let plan = Plan { choices: true, ..plan(seed) };
+        let ran = executor.run(&plan).map_err(|e| e.to_string())?;
+        let choices = choices_of(&ran);
+        let trace = ran.trace();
+        if !from_checkpoint && trace.events.len() < LONG {
+            enabled::compare(&trace, &choices).map_err(|reason| format!("seed {seed}: {reason}"))?;
+        }
         if conflicts && trace.events.len() < LONG {
             same_races(&trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
         }
@@ -143,11 +151,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
         let single_thread_points = ran.single_thread_points();
-        let choices: Vec<Choice> = ran
-            .choices()
-            .iter()
-            .map(|choices| Choice { can_run: choices.can_run, yields: choices.yields })
-            .collect();
+        let choices = choices_of(&ran);
         let trace = ran.trace();
         let name = plan.tail.name();
         if expected.correct {
@@ -214,6 +218,13 @@ pub(crate) fn executor(
         path,
     };
     Executor::new(program, settings).map_err(|e| e.to_string())
+}
+
+/// Returns the threads that could run at each event.
+fn choices_of(ran: &Run<'_>) -> Vec<Choice> {
+    let choice =
+        |choices: &unsnarl_exec::Choices| Choice { can_run: choices.can_run, yields: choices.yields };
+    ran.choices().iter().map(choice).collect()
 }
 
 pub(crate) fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String> {

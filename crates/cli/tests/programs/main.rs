@@ -3,6 +3,7 @@
 
 mod build;
 mod check;
+mod enabled;
 mod expectation;
 mod threads;
 

@@ -2,19 +2,22 @@
 
 use super::{
     CellTouch, INITIAL, Model, ModelStep, NONE, Reads, StepAction, WakeUp,
-    cells::{Blocks, Cells, is_access, is_block, reads, writes},
+    cells::{Cells, changed_block},
     locksets::Locksets,
     sections::SignallingSections,
     semaphores::{Tokens, used_as_mutexes},
-    state::{LockEffect, SyncState},
+    state::SyncState,
 };
 use crate::{
-    flaw::{Contradiction, Flaw},
+    flaw::{Flaw, FlawReason},
     hash::Map,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use unsnarl_model::{Event, Flags, ObjectKind, Op, SiteIx, ThreadIx};
-use unsnarl_semantics::succeeded;
+use unsnarl_model::{Event, SiteIx, ThreadIx};
+use unsnarl_semantics::{
+    Access, AccessKind, BarrierOp, Blocks, ByteRange, CondOp, FutexOp, Hold, LockChange, LockMode, MemoryOp,
+    MutexOp, OnceOp, Operation, RwLockOp, SemaphoreOp, SignalOp, Step, ThreadOp,
+};
 
 impl Model {
     /// Builds the model of a window that begins in this state.
@@ -25,15 +28,17 @@ impl Model {
         let mut state = start.clone();
         if u32::try_from(events.len()).is_err() {
             let (event, thread) = (start.events(), ThreadIx::MAIN);
-            return Err(Flaw { event, thread, contradiction: Contradiction::TooManyEvents });
+            return Err(Flaw { event, thread, reason: FlawReason::TooManyEvents });
         }
         let mut build = ModelBuilder::new(events, start, reads);
+        let mut changes = Vec::new();
         for (event, number) in events.iter().zip(0..) {
-            let mut effects = Vec::new();
-            state.step_with(event, &mut |effect| effects.push(effect))?;
+            let step = state.machine().decode(event);
+            changes.clear();
+            state.step_with(&step, &mut |change| changes.push(change))?;
             // With free reads, a run decides, and the detector observing it accounts for uninstrumented code.
             let uninstrumented = reads == Reads::Same && state.may_be_ordered_by_uninstrumented();
-            build.event(event, number, &effects, uninstrumented);
+            build.step(&step, number, &changes, uninstrumented);
         }
         build.model.held_at_end = build.held;
         Ok(build.model)
@@ -77,7 +82,7 @@ struct ModelBuilder {
     /// By writing step: its section. Only with free reads.
     wrote_in: Map<u32, u32>,
     /// The accesses of each thread in its current segment. Only with free reads.
-    accessed: Vec<Map<(u32, u64, u32, u8), u32>>,
+    accessed: Vec<Map<(SiteIx, ByteRange, AccessKind), u32>>,
     /// The number of events before the window.
     before: u64,
 }
@@ -92,7 +97,7 @@ struct Meaning {
 
 impl ModelBuilder {
     fn new(events: &[Event], start: &SyncState, reads: Reads) -> Self {
-        let holders = start.holdings().map(|(_, holding)| holding.thread);
+        let holders = start.machine().holds().map(|(_, hold)| hold.thread);
         let threads = events.iter().map(|event| event.thread).chain(holders).max();
         let count = threads.map_or(0, |thread| thread.index() + 1);
         let mut last_events = vec![NONE; count];
@@ -147,9 +152,11 @@ impl ModelBuilder {
 
     /// Adds completed steps for locks that were acquired before the window.
     fn given(&mut self, start: &SyncState) {
-        let locks: Vec<_> = start.holdings().map(|(lock, h)| (lock, h.thread, h.shared)).collect();
-        let tokens = start.tokens.iter().filter(|(lock, _)| self.mutexes.contains(lock));
-        let tokens: Vec<_> = tokens.map(|(&lock, &thread)| (lock, thread, false)).collect();
+        let is_shared = |hold: &Hold| hold.mode == LockMode::Shared;
+        let locks: Vec<_> =
+            start.machine().holds().map(|(lock, hold)| (lock, hold.thread, is_shared(&hold))).collect();
+        let tokens = start.machine().token_takers().filter(|(lock, _)| self.mutexes.contains(lock));
+        let tokens: Vec<_> = tokens.map(|(lock, thread)| (lock, thread, false)).collect();
         for (lock, thread, shared) in locks.into_iter().chain(tokens) {
             if thread.index() >= self.held.len() {
                 continue;
@@ -160,68 +167,74 @@ impl ModelBuilder {
         }
     }
 
-    /// Adds an event. `uninstrumented`: everything before it stays before it.
-    fn event(&mut self, event: &Event, number: u32, effects: &[LockEffect], uninstrumented: bool) {
-        let thread = event.thread.index();
+    /// Adds a step of the trace. `uninstrumented`: everything before it stays before it.
+    fn step(&mut self, step: &Step, number: u32, changes: &[LockChange], uninstrumented: bool) {
+        let thread = step.thread.index();
         if self.exited[thread] {
             return;
         }
-        if is_access(event) {
-            return self.access(event, number, uninstrumented);
+        if let Operation::Memory(MemoryOp::Access(access)) = &step.operation {
+            return self.access(step, access, number, uninstrumented);
         }
-        if event.op == Op::Exit {
+        if matches!(step.operation, Operation::Thread(ThreadOp::Exit { .. })) {
             // Reordering concerns only what happens before the program ends.
             self.exited[thread] = true;
             return;
         }
         self.accessed[thread].clear();
-        let effects = self.with_semaphores(event, effects);
-        let Meaning { mut needs, action, waits } = self.meaning(event);
+        let actions = self.lock_actions(step, changes);
+        let Meaning { mut needs, action, waits } = self.meaning(step);
         let awaited = if waits { needs.len() } else { 0 };
         if uninstrumented {
             needs.extend(self.all_before());
         }
         self.model.synchronising +=
-            u64::from(action != StepAction::Other || !effects.is_empty() || !needs.is_empty());
+            u64::from(action != StepAction::Other || !actions.is_empty() || !needs.is_empty());
         let mut first = true;
-        for effect in effects {
-            let action = match effect {
-                LockEffect::Takes { lock, shared, blocks } => {
-                    StepAction::Takes { lock: self.lock(lock), shared, blocks }
-                }
-                LockEffect::Gives { lock, shared } => StepAction::Gives { lock: self.lock(lock), shared },
-                LockEffect::Refused { lock, shared } => StepAction::Refused { lock: self.lock(lock), shared },
-            };
+        for action in actions {
             let (mut needs, awaited) = if first { (needs.clone(), awaited) } else { (Vec::new(), 0) };
             first = false;
             needs.extend(self.needs_of_lock(action));
-            let step = self.push_waiting(event.thread, number, event.site, action, needs.split_at(awaited));
+            let new = self.push_waiting(step.thread, number, step.site, action, needs.split_at(awaited));
             if let StepAction::Takes { lock, .. } = action {
-                self.taken_by.insert(lock, step);
+                self.taken_by.insert(lock, new);
             }
         }
         if first {
-            self.push_waiting(event.thread, number, event.site, action, needs.split_at(awaited));
+            self.push_waiting(step.thread, number, step.site, action, needs.split_at(awaited));
         }
-        let step = self.model.steps.len() as u32 - 1;
-        self.remember(event, number, step);
+        let new = self.model.steps.len() as u32 - 1;
+        self.remember(step, number, new);
     }
 
-    /// Returns the effects of an event on locks, including semaphores used as locks.
-    fn with_semaphores(&self, event: &Event, effects: &[LockEffect]) -> Vec<LockEffect> {
-        let lock = event.addr;
-        match event.op {
-            Op::SemWait | Op::SemTryWait if self.mutexes.contains(&lock) => {
-                let blocks = event.op == Op::SemWait;
-                vec![if succeeded(event) {
-                    LockEffect::Takes { lock, shared: false, blocks }
-                } else {
-                    LockEffect::Refused { lock, shared: false }
-                }]
-            }
-            Op::SemPost if self.mutexes.contains(&lock) => vec![LockEffect::Gives { lock, shared: false }],
-            _ => effects.to_vec(),
+    /// Returns the actions of a step on locks, including semaphores used as locks.
+    fn lock_actions(&mut self, step: &Step, changes: &[LockChange]) -> Vec<StepAction> {
+        if let Operation::Semaphore(op) = step.operation
+            && self.mutexes.contains(&op.semaphore())
+        {
+            let (lock, shared) = (self.lock(op.semaphore()), false);
+            return match op {
+                SemaphoreOp::Wait { attempt, .. } if step.succeeded() => {
+                    vec![StepAction::Takes { lock, shared, blocks: !attempt }]
+                }
+                SemaphoreOp::Wait { .. } => vec![StepAction::Refused { lock, shared }],
+                SemaphoreOp::Post { .. } => vec![StepAction::Gives { lock, shared }],
+                _ => Vec::new(),
+            };
         }
+        let shared = |mode: LockMode| mode == LockMode::Shared;
+        let action = |change: &LockChange| match *change {
+            LockChange::Acquired { lock, mode, attempt } => {
+                StepAction::Takes { lock: self.lock(lock), shared: shared(mode), blocks: !attempt }
+            }
+            LockChange::Released { lock, hold } => {
+                StepAction::Gives { lock: self.lock(lock), shared: shared(hold.mode) }
+            }
+            LockChange::Refused { lock, mode } => {
+                StepAction::Refused { lock: self.lock(lock), shared: shared(mode) }
+            }
+        };
+        changes.iter().map(action).collect()
     }
 
     /// Returns the needs of a step on a lock: a lock must have been initialised, and a refused thread must
@@ -238,83 +251,91 @@ impl ModelBuilder {
         .collect()
     }
 
-    /// Returns the needs of an event, and its action if that does not concern locks.
-    fn meaning(&mut self, event: &Event) -> Meaning {
-        let (thread, addr) = (event.thread, event.addr);
+    /// Returns the needs of a step, and its action if that does not concern locks.
+    fn meaning(&mut self, step: &Step) -> Meaning {
         let mut needs = Vec::new();
         let mut action = StepAction::Other;
-        let waits = matches!(
-            event.op,
-            Op::CondWake | Op::SemWait | Op::BarrierLeave | Op::OncePass | Op::OnceBegin | Op::Join
-        );
-        match event.op {
-            op if op.has_waker() => {
-                let waker = event.waker().and_then(|waker| waker.checked_sub(self.before));
-                needs.extend(waker.and_then(|at| self.signals.get(&at)));
+        let mut waits = false;
+        match &step.operation {
+            Operation::Cond(CondOp::Wake { .. }) => {
+                needs.extend(self.waker(step));
+                waits = true;
             }
-            Op::SemWait | Op::SemTryWait if succeeded(event) && !self.mutexes.contains(&addr) => {
-                let tokens = self.tokens.entry(addr).or_default();
-                needs.extend(tokens.take(thread, event.value));
+            Operation::Semaphore(op) => {
+                waits = matches!(op, SemaphoreOp::Wait { attempt: false, .. });
+                if let SemaphoreOp::Wait { semaphore, left, .. } = *op
+                    && step.succeeded()
+                    && !self.mutexes.contains(&semaphore)
+                {
+                    needs.extend(self.tokens.entry(semaphore).or_default().take(step.thread, left));
+                }
             }
-            Op::BarrierLeave => {
-                needs.extend(self.rounds.get(&(addr, event.value)).into_iter().flatten());
+            Operation::Barrier(BarrierOp::Leave { barrier, round }) => {
+                needs.extend(self.rounds.get(&(*barrier, *round)).into_iter().flatten());
+                waits = true;
             }
-            Op::OnceBegin | Op::OnceEnd | Op::OncePass => needs.extend(self.once.get(&addr)),
-            Op::Join if succeeded(event) => {
-                if let Ok(child) = u16::try_from(event.value).map(ThreadIx) {
+            Operation::Once(op) => {
+                needs.extend(self.once.get(&op.once()));
+                waits = !matches!(op, OnceOp::End { .. });
+            }
+            Operation::Thread(ThreadOp::Join { thread }) => {
+                waits = true;
+                if let Some(child) = thread.known().filter(|_| step.succeeded()) {
                     let steps = self.model.threads.get(child.index());
                     needs.extend(steps.and_then(|steps| steps.last()));
                     action = StepAction::Joins(child);
                 }
             }
-            // An object that is destroyed or initialised again is no longer in use.
-            Op::LockInit | Op::LockDestroy | Op::RwInit | Op::RwDestroy => {
-                let lock = self.lock_numbers.get(&addr).copied();
-                let critical_sections = |number: &&u32| {
-                    matches!(self.model.step(**number).action,
-                        StepAction::Takes { lock: l, .. } | StepAction::Gives { lock: l, .. } if Some(l) == lock)
-                };
-                let last = |steps: &Vec<u32>| steps.iter().rev().find(critical_sections).copied();
-                if lock.is_some() {
-                    needs.extend(self.model.threads.iter().filter_map(last));
-                }
+            Operation::Thread(ThreadOp::Cancelled) => {
+                needs.extend(self.cancels.get(&u64::from(step.thread.0)));
             }
-            Op::Cancelled => needs.extend(self.cancels.get(&u64::from(thread.0))),
-            Op::Free if is_block(event) => {
-                let generation = self.blocks.generation(addr);
+            Operation::Memory(MemoryOp::Free(block)) if step.succeeded() => {
+                let generation = self.blocks.generation(block.first);
                 needs.extend(self.touched.get(&generation).into_iter().flat_map(|(_, last)| last.values()));
             }
-            _ => {}
-        }
-        // The order of futex operations is kept, because the lock around them may be invisible.
-        if matches!(event.op, Op::FutexWait | Op::FutexWoken | Op::FutexWake | Op::FutexRequeue) {
-            needs.extend(self.futexes.get(&addr));
-        }
-        // So is the order of operations on descriptors, because a read returns what was written before.
-        if event.op.object_kind() == Some(ObjectKind::Channel) {
-            needs.extend(self.channels);
-        }
-        // And that of signals, because which thread may take one depends on what all threads have done with
-        // signals before.
-        if event.op.is_signalling() {
-            needs.extend(self.signalling);
+            // The order of futex operations is kept, because the lock around them may be invisible.
+            Operation::Futex(op) => {
+                needs.extend(self.waker(step));
+                needs.extend(self.futexes.get(&op.futex()));
+            }
+            // So is the order of operations on descriptors, because a read returns what was written before.
+            Operation::Descriptor(_) => needs.extend(self.channels),
+            // And that of signals, because which thread may take one depends on what all threads have done
+            // with signals before.
+            Operation::Signal(_) => {
+                needs.extend(self.waker(step));
+                needs.extend(self.signalling);
+            }
+            operation => {
+                needs.extend(replaced_lock(operation).into_iter().flat_map(|lock| self.uses_of(lock)))
+            }
         }
         Meaning { needs, action, waits }
     }
 
-    /// Records what later events need to know about this one.
-    fn remember(&mut self, event: &Event, number: u32, step: u32) {
-        let (thread, addr) = (event.thread, event.addr);
-        if event.op.object_kind() == Some(ObjectKind::Channel) {
-            self.channels = Some(step);
-        }
-        if event.op.is_signalling() {
-            self.signalling = Some(step);
-        }
-        match event.op {
-            Op::SigSend | Op::TimerFire => drop(self.signals.insert(number.into(), step)),
-            Op::Create if succeeded(event) => {
-                let child = usize::try_from(event.value).unwrap_or(usize::MAX);
+    /// Returns the step that woke the thread or sent the signal that it takes.
+    fn waker(&self, step: &Step) -> Option<u32> {
+        let at = step.operation.waker()?.checked_sub(self.before)?;
+        self.signals.get(&at).copied()
+    }
+
+    /// Returns the last step of each thread that used a lock. An object that is destroyed or initialised
+    /// again is no longer in use.
+    fn uses_of(&self, lock: u64) -> Vec<u32> {
+        let Some(&number) = self.lock_numbers.get(&lock) else { return Vec::new() };
+        let uses = |step: &&u32| {
+            matches!(self.model.step(**step).action,
+                StepAction::Takes { lock, .. } | StepAction::Gives { lock, .. } if lock == number)
+        };
+        self.model.threads.iter().filter_map(|steps| steps.iter().rev().find(uses).copied()).collect()
+    }
+
+    /// Records what later steps need to know about this one. `new` is its number in the model.
+    fn remember(&mut self, step: &Step, number: u32, new: u32) {
+        let thread = step.thread;
+        match &step.operation {
+            Operation::Thread(ThreadOp::Create { thread }) if step.succeeded() => {
+                let child = thread.known().map_or(usize::MAX, ThreadIx::index);
                 // A thread that already runs was created by another event, whatever this event says.
                 if self
                     .model
@@ -323,84 +344,94 @@ impl ModelBuilder {
                     .is_some_and(|steps| steps.len() as u32 == self.model.given[child])
                     && self.created[child] == NONE
                 {
-                    self.created[child] = step;
+                    self.created[child] = new;
                 }
             }
-            Op::CondWait if succeeded(event) => {
-                self.waits.insert(thread, step);
+            Operation::Thread(ThreadOp::Cancel { thread }) if step.succeeded() => {
+                self.cancels.insert(thread.0, new);
             }
-            Op::CondWake => {
+            Operation::Cond(CondOp::Wait { .. }) if step.succeeded() => {
+                self.waits.insert(thread, new);
+            }
+            Operation::Cond(CondOp::Wake { .. }) => {
+                let signal = self.waker(step);
                 if let Some(wait) = self.waits.remove(&thread)
-                    && let Some(at) = event.waker().and_then(|waker| waker.checked_sub(self.before))
-                    && let Some(&signal) = self.signals.get(&at)
+                    && let Some(signal) = signal
                 {
-                    self.model.wake_ups.push(WakeUp { wait, signal, wake: step });
+                    self.model.wake_ups.push(WakeUp { wait, signal, wake: new });
                 }
             }
-            Op::Signal | Op::Broadcast => {
-                if event.value > 0 {
-                    self.signals.insert(number.into(), step);
+            Operation::Cond(CondOp::Signal { woken, .. }) => {
+                if *woken > 0 {
+                    self.signals.insert(number.into(), new);
                 }
                 self.sections.signal(thread);
                 return;
             }
-            Op::FutexWake | Op::FutexRequeue => {
-                self.signals.insert(number.into(), step);
-                self.futexes.insert(addr, step);
+            Operation::Futex(op) => {
+                if matches!(op, FutexOp::Wake { .. } | FutexOp::Requeue { .. }) {
+                    self.signals.insert(number.into(), new);
+                }
+                self.futexes.insert(op.futex(), new);
             }
-            Op::FutexWait | Op::FutexWoken => {
-                self.futexes.insert(addr, step);
+            Operation::Semaphore(SemaphoreOp::Post { semaphore, .. })
+                if step.succeeded() && !self.mutexes.contains(semaphore) =>
+            {
+                self.tokens.entry(*semaphore).or_default().post(thread, new);
             }
-            Op::SemPost if !self.mutexes.contains(&addr) => {
-                self.tokens.entry(addr).or_default().post(thread, step);
+            Operation::Semaphore(SemaphoreOp::Init { semaphore, .. }) => {
+                self.tokens.remove(semaphore);
             }
-            Op::SemInit => {
-                self.tokens.remove(&addr);
+            Operation::Barrier(BarrierOp::Arrive { barrier, round }) => {
+                self.rounds.entry((*barrier, *round)).or_default().push(new);
             }
-            Op::BarrierArrive => self.rounds.entry((addr, event.value)).or_default().push(step),
-            Op::OnceBegin | Op::OnceEnd => {
-                self.once.insert(addr, step);
+            Operation::Once(OnceOp::Begin { once } | OnceOp::End { once }) => {
+                self.once.insert(*once, new);
             }
-            Op::Cancel if succeeded(event) => {
-                self.cancels.insert(event.value, step);
+            Operation::Descriptor(_) => self.channels = Some(new),
+            Operation::Signal(op) => {
+                self.signalling = Some(new);
+                if matches!(op, SignalOp::Send { .. } | SignalOp::TimerFires { .. }) {
+                    self.signals.insert(number.into(), new);
+                }
             }
-            Op::LockInit | Op::LockDestroy | Op::RwInit | Op::RwDestroy => {
-                self.lock_numbers.remove(&addr);
-                let lock = self.lock(addr);
-                self.made_by.insert(lock, step);
+            operation => {
+                if let Some(addr) = replaced_lock(operation) {
+                    self.lock_numbers.remove(&addr);
+                    let lock = self.lock(addr);
+                    self.made_by.insert(lock, new);
+                } else if let Some(block) = changed_block(step) {
+                    let generation = self.blocks.renew(block);
+                    self.touched.insert(generation, (new, BTreeMap::new()));
+                }
             }
-            Op::Alloc | Op::Free if is_block(event) => {
-                let generation = self.blocks.renew(addr, event.size);
-                self.touched.insert(generation, (step, BTreeMap::new()));
-            }
-            _ => {}
         }
         if self.held[thread.index()] == 0 {
-            let gives = matches!(self.model.steps[step as usize].action, StepAction::Gives { .. });
+            let gives = matches!(self.model.steps[new as usize].action, StepAction::Gives { .. });
             if !gives {
                 self.sections.part(thread);
             }
         }
     }
 
-    fn access(&mut self, event: &Event, number: u32, uninstrumented: bool) {
+    fn access(&mut self, step: &Step, access: &Access, number: u32, uninstrumented: bool) {
         let range = self.model.cells.range(self.nth_access);
         self.nth_access += 1;
-        let thread = event.thread;
+        let thread = step.thread;
         let bound = self.last_events[thread.index()] == number || self.is_first(thread) || uninstrumented;
         let mut needs: Vec<u32> = if uninstrumented { self.all_before().collect() } else { Vec::new() };
         let shared = range.clone().any(|cell| self.model.cells.is_shared(cell));
         if !shared {
             if bound {
-                self.push(thread, number, event.site, StepAction::Other, &needs);
+                self.push(thread, number, step.site, StepAction::Other, &needs);
             }
             return;
         }
-        if self.model.reads == Reads::Free && !event.op.is_atomic() && !bound {
+        if self.model.reads == Reads::Free && !access.is_atomic() && !bound {
             // The paper: in a segment, one access to a place is enough. But the program may not follow to the
             // first of them, so a few are kept as alternatives.
             const SOME: u32 = 4;
-            let key = (event.site.0, event.addr, event.size, event.op as u8);
+            let key = (step.site, access.range, access.kind);
             let count = self.accessed[thread.index()].entry(key).or_default();
             *count += 1;
             if *count > SOME {
@@ -413,38 +444,38 @@ impl ModelBuilder {
                 continue;
             }
             let content = self.contents[cell as usize];
-            let sees = if reads(event) && self.must_see(event, content) { content } else { NONE };
-            self.model.touches.push(CellTouch { cell, sees, writes: writes(event) });
+            let sees = if access.reads && self.must_see(thread, access, content) { content } else { NONE };
+            self.model.touches.push(CellTouch { cell, sees, writes: access.writes });
         }
-        if self.is_repeated(event, first) && !bound {
+        if self.is_repeated(step, access, first) && !bound {
             self.model.touches.truncate(first);
             return;
         }
-        let generation = self.blocks.generation(event.addr);
+        let generation = self.blocks.generation(access.range.first);
         if let Some((given, _)) = self.touched.get(&generation)
             && self.model.step(*given).thread != thread
         {
             needs.push(*given);
         }
         let action = StepAction::Access {
-            writes: writes(event),
-            atomic: event.op.is_atomic(),
-            own_stack: event.flags.has(Flags::OWN_STACK),
+            writes: access.writes,
+            atomic: access.is_atomic(),
+            own_stack: access.own_stack,
         };
         let touches = (first as u32, self.model.touches.len() as u32);
-        let step = self.push(thread, number, event.site, action, &needs);
-        self.model.steps[step as usize].touches = touches;
+        let new = self.push(thread, number, step.site, action, &needs);
+        self.model.steps[new as usize].touches = touches;
         if let Some((_, last)) = self.touched.get_mut(&generation) {
-            last.insert(thread, step);
+            last.insert(thread, new);
         }
-        if writes(event) {
+        if access.writes {
             for touch in &self.model.touches[first..] {
-                self.contents[touch.cell as usize] = step + 1;
+                self.contents[touch.cell as usize] = new + 1;
             }
             if self.model.reads == Reads::Free
                 && let Some(section) = self.sections.of(thread)
             {
-                self.wrote_in.insert(step, section);
+                self.wrote_in.insert(new, section);
             }
         }
     }
@@ -459,12 +490,11 @@ impl ModelBuilder {
     }
 
     /// Returns whether a read must see the same write as in the trace.
-    fn must_see(&self, event: &Event, content: u32) -> bool {
-        match (self.model.reads, event.op) {
-            (Reads::Same, _) => true,
-            (Reads::Free, Op::AtomicLoad) => true,
-            (Reads::Free, Op::AtomicCas) => !succeeded(event),
-            (Reads::Free, Op::Read) if content != INITIAL => self.is_handed_over(event.thread, content - 1),
+    fn must_see(&self, reader: ThreadIx, access: &Access, content: u32) -> bool {
+        match (self.model.reads, access.kind) {
+            (Reads::Same, _) | (Reads::Free, AccessKind::Load) => true,
+            (Reads::Free, AccessKind::CompareExchange) => !access.writes,
+            (Reads::Free, AccessKind::Read) if content != INITIAL => self.is_handed_over(reader, content - 1),
             (Reads::Free, _) => false,
         }
     }
@@ -477,19 +507,16 @@ impl ModelBuilder {
     }
 
     /// Returns whether a read adds nothing to its thread's previous step.
-    fn is_repeated(&self, event: &Event, first: usize) -> bool {
-        if writes(event) || self.model.reads == Reads::Free {
+    fn is_repeated(&self, step: &Step, access: &Access, first: usize) -> bool {
+        if access.writes || self.model.reads == Reads::Free {
             return false;
         }
-        let steps = &self.model.threads[event.thread.index()];
+        let steps = &self.model.threads[step.thread.index()];
         let Some(before) = steps.last().map(|&number| self.model.step(number)) else { return false };
         let same =
             |(a, b): (&CellTouch, &CellTouch)| a.cell == b.cell && a.sees == b.sees && a.writes == b.writes;
         let (old, new) = (self.model.touches(before), &self.model.touches[first..]);
-        before.site == event.site
-            && old.len() == new.len()
-            && !old.is_empty()
-            && old.iter().zip(new).all(same)
+        before.site == step.site && old.len() == new.len() && !old.is_empty() && old.iter().zip(new).all(same)
     }
 
     fn lock(&mut self, addr: u64) -> u32 {
@@ -548,5 +575,14 @@ impl ModelBuilder {
             _ => {}
         }
         number
+    }
+}
+
+/// Returns the lock that becomes another one by this operation.
+const fn replaced_lock(operation: &Operation) -> Option<u64> {
+    match *operation {
+        Operation::Mutex(MutexOp::Init { lock } | MutexOp::Destroy { lock })
+        | Operation::RwLock(RwLockOp::Init { lock } | RwLockOp::Destroy { lock }) => Some(lock),
+        _ => None,
     }
 }

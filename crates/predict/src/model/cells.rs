@@ -8,9 +8,8 @@
 //! Reallocated memory is other memory: cells belong to a *generation*.
 
 use crate::hash::Map;
-use std::collections::BTreeMap;
-use unsnarl_model::{Event, Op, ThreadIx};
-use unsnarl_semantics::succeeded;
+use unsnarl_model::{Event, ThreadIx};
+use unsnarl_semantics::{Blocks, ByteRange, MemoryOp, Operation, Step};
 
 /// The cells of a window.
 #[derive(Debug, Default)]
@@ -38,23 +37,26 @@ impl Cells {
         let mut extents = Extents::default();
         let mut accesses = Vec::new();
         let mut blocks = Blocks::default();
+        let mut users = Vec::new();
         for event in events {
-            if is_access(event) {
-                accesses.push(extents.number(blocks.generation(event.addr), event));
-            } else if is_block(event) {
-                blocks.renew(event.addr, event.size);
+            let step = Step::decode(event, 0);
+            if let Operation::Memory(MemoryOp::Access(access)) = step.operation {
+                accesses.push(extents.number(blocks.generation(access.range.first), access.range));
+                users.push((step.thread, access.writes));
+            } else if let Some(block) = changed_block(&step) {
+                blocks.renew(block);
             }
         }
         let begins = extents.boundaries();
         let ranges: Vec<(u32, u32)> = extents
             .all
             .iter()
-            .map(|&(generation, addr, size)| {
+            .map(|&(generation, range)| {
                 let find = |at: u64| begins.binary_search(&(generation, at)).unwrap_or_else(|at| at) as u32;
-                (find(addr), find(addr.saturating_add(u64::from(size))))
+                (find(range.first), find(range.end()))
             })
             .collect();
-        let shared = sharing(events, &accesses, &ranges, begins.len());
+        let shared = sharing(&users, &accesses, &ranges, begins.len());
         let mut cells = Self { begins, ranges, accesses, shared, objects: Vec::new(), object_count: 0 };
         cells.group();
         cells
@@ -102,31 +104,17 @@ impl Cells {
     }
 }
 
-/// Returns whether the event reads or writes memory.
-pub(crate) const fn is_access(event: &Event) -> bool {
-    event.op.is_plain_access() || event.op.is_atomic()
-}
-
-/// Returns whether the event concerns a block of memory as a whole.
-pub(crate) const fn is_block(event: &Event) -> bool {
-    matches!(event.op, Op::Alloc | Op::Free) && succeeded(event)
-}
-
-/// Returns whether the access changes the memory.
-pub(crate) const fn writes(event: &Event) -> bool {
-    match event.op {
-        Op::Write | Op::AtomicStore | Op::AtomicRmw => true,
-        Op::AtomicCas => succeeded(event),
-        _ => false,
+/// Returns the block that the step allocates or frees.
+pub(super) fn changed_block(step: &Step) -> Option<ByteRange> {
+    match step.operation {
+        Operation::Memory(MemoryOp::Alloc(block) | MemoryOp::Free(block)) if step.succeeded() => Some(block),
+        _ => None,
     }
 }
 
-/// Returns whether the access depends on the memory's contents.
-pub(crate) const fn reads(event: &Event) -> bool {
-    matches!(event.op, Op::Read | Op::AtomicLoad | Op::AtomicRmw | Op::AtomicCas)
-}
-
-fn sharing(events: &[Event], accesses: &[u32], ranges: &[(u32, u32)], cells: usize) -> Vec<bool> {
+/// Returns for each cell whether several threads access it, one of them writing. `users` has the thread of each
+/// access, and whether it writes.
+fn sharing(users: &[(ThreadIx, bool)], accesses: &[u32], ranges: &[(u32, u32)], cells: usize) -> Vec<bool> {
     #[derive(Clone, Copy, Default)]
     struct MemoryUse {
         by: Option<ThreadIx>,
@@ -134,12 +122,12 @@ fn sharing(events: &[Event], accesses: &[u32], ranges: &[(u32, u32)], cells: usi
         written: bool,
     }
     let mut critical_sections = vec![MemoryUse::default(); cells];
-    for (event, &extent) in events.iter().filter(|event| is_access(event)).zip(accesses) {
+    for (&(thread, writes), &extent) in users.iter().zip(accesses) {
         let (first, end) = ranges[extent as usize];
         for seen in &mut critical_sections[first as usize..end as usize] {
-            seen.several |= seen.by.is_some_and(|other| other != event.thread);
-            seen.by = Some(event.thread);
-            seen.written |= writes(event);
+            seen.several |= seen.by.is_some_and(|other| other != thread);
+            seen.by = Some(thread);
+            seen.written |= writes;
         }
     }
     critical_sections.iter().map(|seen| seen.several && seen.written).collect()
@@ -148,66 +136,26 @@ fn sharing(events: &[Event], accesses: &[u32], ranges: &[(u32, u32)], cells: usi
 /// The distinct ranges of memory accessed.
 #[derive(Default)]
 struct Extents {
-    all: Vec<(u32, u64, u32)>,
-    numbers: Map<(u64, u64), u32>,
+    all: Vec<(u32, ByteRange)>,
+    numbers: Map<(u32, ByteRange), u32>,
 }
 
 impl Extents {
-    fn number(&mut self, generation: u32, event: &Event) -> u32 {
-        let size = event.size.max(1);
-        let key = (event.addr, u64::from(generation) << 32 | u64::from(size));
-        *self.numbers.entry(key).or_insert_with(|| {
-            self.all.push((generation, event.addr, size));
+    fn number(&mut self, generation: u32, range: ByteRange) -> u32 {
+        *self.numbers.entry((generation, range)).or_insert_with(|| {
+            self.all.push((generation, range));
             self.all.len() as u32 - 1
         })
     }
 
     fn boundaries(&self) -> Vec<(u32, u64)> {
         let mut all = Vec::with_capacity(2 * self.all.len());
-        for &(generation, addr, size) in &self.all {
-            all.push((generation, addr));
-            all.push((generation, addr.saturating_add(u64::from(size))));
+        for &(generation, range) in &self.all {
+            all.push((generation, range.first));
+            all.push((generation, range.end()));
         }
         all.sort_unstable();
         all.dedup();
         all
-    }
-}
-
-/// Blocks of memory allocated or freed in this window.
-#[derive(Debug, Default)]
-pub(crate) struct Blocks {
-    /// By first address: the end and the generation.
-    blocks: BTreeMap<u64, (u64, u32)>,
-    generations: u32,
-}
-
-impl Blocks {
-    /// Returns the generation of the memory at this address; 0 if it was neither allocated nor freed.
-    pub(crate) fn generation(&self, addr: u64) -> u32 {
-        if self.blocks.is_empty() {
-            return 0;
-        }
-        let block = self.blocks.range(..=addr).next_back();
-        block.map_or(0, |(_, &(end, generation))| if addr < end { generation } else { 0 })
-    }
-
-    /// Starts a new generation of this memory and returns it.
-    pub(crate) fn renew(&mut self, addr: u64, size: u32) -> u32 {
-        let end = addr.saturating_add(u64::from(size.max(1)));
-        let overlapped: Vec<u64> = self
-            .blocks
-            .range(..end)
-            .rev()
-            .map(|(&at, &(to, _))| (at, to))
-            .take_while(|&(_, to)| to > addr)
-            .map(|(at, _)| at)
-            .collect();
-        for at in overlapped {
-            self.blocks.remove(&at);
-        }
-        self.generations += 1;
-        self.blocks.insert(addr, (end, self.generations));
-        self.generations
     }
 }

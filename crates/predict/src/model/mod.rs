@@ -29,7 +29,7 @@ mod state;
 mod uninstrumented;
 
 pub(crate) use locksets::Locksets;
-pub use state::{Holding, SyncState};
+pub use state::SyncState;
 
 use cells::Cells;
 use unsnarl_model::{SiteIx, ThreadIx};

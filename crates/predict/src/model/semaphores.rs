@@ -2,36 +2,35 @@
 
 use crate::model::state::SyncState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use unsnarl_model::{Event, Op, ThreadIx};
-use unsnarl_semantics::succeeded;
+use unsnarl_model::{Event, ThreadIx};
+use unsnarl_semantics::{Operation, SemaphoreOp, Step};
 
 /// Returns the semaphores that are mutexes in this window: there is one token, and its taker puts it back.
 pub(super) fn used_as_mutexes(events: &[Event], start: &SyncState) -> BTreeSet<u64> {
+    let taken_before: BTreeMap<u64, ThreadIx> = start.machine().token_takers().collect();
     let mut holders: BTreeMap<u64, Option<ThreadIx>> = BTreeMap::new();
     let mut others: BTreeSet<u64> = BTreeSet::new();
-    for event in events {
-        let semaphore = event.addr;
-        match event.op {
-            Op::SemWait | Op::SemTryWait if succeeded(event) => {
+    for (event, number) in events.iter().zip(start.events()..) {
+        let step = Step::decode(event, number);
+        let Operation::Semaphore(op) = step.operation else { continue };
+        let is_of_mutex = match op {
+            SemaphoreOp::Wait { semaphore, left, .. } if step.succeeded() => {
                 let holder = holders.entry(semaphore).or_default();
-                if holder.replace(event.thread).is_some() || event.value != 0 {
-                    others.insert(semaphore);
-                }
+                holder.replace(step.thread).is_none() && left == 0
             }
-            Op::SemPost => {
-                let taken_before = || start.tokens.get(&semaphore).copied();
-                let holder = holders.entry(semaphore).or_insert_with(taken_before);
-                if holder.take() != Some(event.thread) || event.value != 1 {
-                    others.insert(semaphore);
-                }
+            SemaphoreOp::Post { semaphore, count } if step.succeeded() => {
+                let holder =
+                    holders.entry(semaphore).or_insert_with(|| taken_before.get(&semaphore).copied());
+                holder.take() == Some(step.thread) && count == 1
             }
-            Op::SemInit => {
-                if event.value != 1 {
-                    others.insert(semaphore);
-                }
+            SemaphoreOp::Init { semaphore, count } => {
                 holders.insert(semaphore, None);
+                count == 1
             }
-            _ => {}
+            _ => true,
+        };
+        if !is_of_mutex {
+            others.insert(op.semaphore());
         }
     }
     holders.into_keys().filter(|semaphore| !others.contains(semaphore)).collect()

@@ -5,33 +5,37 @@
 //! so that a report without a run equals what a run would show.
 
 use std::collections::BTreeMap;
-use unsnarl_model::{Event, Flags, Op, Order};
+use unsnarl_model::Order;
+use unsnarl_semantics::{AtomicEdge, Edge, Step, edges};
 
 /// The observations so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UninstrumentedOrder {
     /// Variables that had an unexpected value, and how often.
     foreign: BTreeMap<u64, u32>,
-    /// True if the last event may have been ordered in this way.
+    /// True if the last step may have been ordered in this way.
     pub(super) orders: bool,
 }
 
 impl UninstrumentedOrder {
-    /// Processes one more event.
-    pub(super) fn step(&mut self, event: &Event) {
-        self.orders = match event.op {
-            Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
-            Op::FutexWait => event.flags.has(Flags::FAILED),
-            // Fences follow relaxed loads, so to be safe those count too.
-            Op::AtomicLoad | Op::AtomicRmw | Op::AtomicCas | Op::AtomicStore => {
-                let found = event.flags.has(Flags::FOREIGN);
-                if found {
-                    *self.foreign.entry(event.addr).or_default() += 1;
-                }
-                let foreign = found || self.foreign.get(&event.addr).is_some_and(|&often| often > 1);
-                foreign && !matches!((event.op, event.order), (Op::AtomicStore, _) | (_, Order::Release))
-            }
-            _ => false,
-        };
+    /// Processes one more step.
+    pub(super) fn step(&mut self, step: &Step) {
+        let mut orders = false;
+        edges(step, |edge| match edge {
+            Edge::Unobserved => orders = true,
+            Edge::Atomic(access) => orders = self.access(access),
+            _ => {}
+        });
+        self.orders = orders;
+    }
+
+    fn access(&mut self, access: AtomicEdge) -> bool {
+        let AtomicEdge { variable, loads, order, foreign: found, .. } = access;
+        if found {
+            *self.foreign.entry(variable).or_default() += 1;
+        }
+        let foreign = found || self.foreign.get(&variable).is_some_and(|&often| often > 1);
+        // Fences follow relaxed loads, so to be safe those count too.
+        foreign && loads && order != Order::Release
     }
 }

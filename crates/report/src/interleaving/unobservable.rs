@@ -2,12 +2,13 @@
 
 use crate::Names;
 use std::collections::HashMap;
-use unsnarl_model::{Event, Op, ThreadIx, Trace};
+use unsnarl_model::{Event, ThreadIx, Trace};
+use unsnarl_semantics::{Access, ByteRange, MemoryOp, Operation, SignalOp};
 
 /// Granularity, in bytes, at which memory is tracked.
 const PIECE: u64 = 8;
 /// Larger accesses count as shared without a check.
-const LARGE: u32 = 4096;
+const LARGE: u64 = 4096;
 
 /// Returns for each event whether it is an access that cannot affect other threads: to memory that is no global
 /// variable, and that only one thread uses or all threads only read.
@@ -16,31 +17,39 @@ const LARGE: u32 = 4096;
 /// fences and signal operations, for example at program start, count as well.
 pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
     let mut memory: HashMap<u64, MemoryUse> = HashMap::new();
-    for event in trace.events.iter().filter(|event| is_access(event)) {
-        for piece in pieces(event) {
+    for event in &trace.events {
+        let Some(access) = access_of(event) else { continue };
+        for piece in pieces(access.range) {
             let used = memory.entry(piece).or_insert(MemoryUse {
                 first_user: event.thread,
                 shared: false,
                 written: false,
             });
             used.shared |= used.first_user != event.thread;
-            used.written |= !matches!(event.op, Op::Read | Op::AtomicLoad);
+            used.written |= access.kind.may_write();
         }
     }
     let mut in_library = |event: &Event| names.frames(trace.site(event)).iter().all(|frame| frame.system);
-    let mut is_librarys_business =
-        |event: &Event| matches!(event.op, Op::Fence | Op::SigAction | Op::SigMask) && in_library(event);
+    let mut is_librarys_business = |event: &Event| {
+        let may_be = matches!(
+            Operation::decode(event),
+            Operation::Memory(MemoryOp::Fence(_))
+                | Operation::Signal(SignalOp::SetAction { .. } | SignalOp::SetMask { .. })
+        );
+        may_be && in_library(event)
+    };
     let business: Vec<bool> = trace.events.iter().map(&mut is_librarys_business).collect();
     let mut variables: HashMap<u64, VariableOwner> = HashMap::new();
-    let mut is_unnoticed = |event: &Event| match variables
-        .entry(event.addr)
-        .or_insert_with(|| owner_of(event.addr, names))
+    let mut is_unnoticed = |range: ByteRange| match variables
+        .entry(range.first)
+        .or_insert_with(|| owner_of(range.first, names))
     {
         VariableOwner::User => false,
         VariableOwner::Library => true,
-        VariableOwner::Unnamed => event.size <= LARGE && pieces(event).all(|piece| !memory[&piece].matters()),
+        VariableOwner::Unnamed => range.len <= LARGE && pieces(range).all(|piece| !memory[&piece].matters()),
     };
-    let unobservable = trace.events.iter().map(|event| is_access(event) && is_unnoticed(event));
+    let unobservable =
+        trace.events.iter().map(|event| access_of(event).is_some_and(|access| is_unnoticed(access.range)));
     unobservable.zip(business).map(|(access, business)| access || business).collect()
 }
 
@@ -75,11 +84,11 @@ fn owner_of(addr: u64, names: &mut dyn Names) -> VariableOwner {
     }
 }
 
-fn is_access(event: &Event) -> bool {
-    event.op.is_plain_access() || event.op.is_atomic()
+fn access_of(event: &Event) -> Option<Access> {
+    Operation::decode(event).access().copied()
 }
 
-fn pieces(event: &Event) -> impl Iterator<Item = u64> {
-    let last = event.addr.saturating_add(u64::from(event.size.clamp(1, LARGE)) - 1);
-    event.addr / PIECE..=last / PIECE
+fn pieces(range: ByteRange) -> impl Iterator<Item = u64> {
+    let last = range.first.saturating_add(range.len.min(LARGE) - 1);
+    range.first / PIECE..=last / PIECE
 }

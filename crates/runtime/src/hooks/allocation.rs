@@ -103,6 +103,7 @@ unsafe fn note_free(block: Block, pc: u64) {
         let State { conflicts, log, current, .. } = &mut runtime.state;
         if let Some(conflicts) = conflicts {
             let (thread, addr) = (*current, block as u64);
+            let size = size.into();
             conflicts.free(log, &Access { thread, op: Op::Free, addr, size, own_stack: false, tag: pc });
         }
         if is_point {

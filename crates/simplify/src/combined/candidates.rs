@@ -6,11 +6,11 @@ use crate::{
         Operation,
         script::{Piece, SegmentScript},
     },
-    static_order::{Rules, preemption::first_impossible, reorder::moved_events},
+    static_order::{Rules, feasibility::first_impossible, reorder::moved_events},
 };
 use std::collections::{HashMap, HashSet};
 use unsnarl_model::{Flags, Op, ThreadId, ThreadIx, Trace};
-use unsnarl_semantics::dependence::{AccessMode, Relation, SharedObject, Touch};
+use unsnarl_semantics::{AccessMode, ByteRange, SharedObject, Touch, dependence::Relation};
 
 /// An order of some of a trace's events.
 #[derive(Clone, Debug)]
@@ -235,7 +235,7 @@ enum Resource {
 fn resources(touch: &Touch) -> Vec<(Resource, AccessMode)> {
     match *touch {
         Touch::SharedObject(object, how) => vec![(Resource::SharedObject(object), how)],
-        Touch::Bytes(first, len, how) => {
+        Touch::Bytes(ByteRange { first, len }, how) => {
             let last = first.saturating_add(len.min(256)).div_ceil(8);
             (first / 8..last).map(|word| (Resource::Word(word), how)).collect()
         }

@@ -6,7 +6,6 @@ use crate::{
     static_order::{
         Rules,
         fingerprint::{Fingerprints, fingerprints},
-        preemption::SyncState,
     },
 };
 use std::{
@@ -16,10 +15,7 @@ use std::{
 use unsnarl_model::{
     Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
 };
-use unsnarl_semantics::{
-    dependence::{Relation, Touch},
-    succeeded,
-};
+use unsnarl_semantics::{Enabled, Machine, Touch, dependence::Relation};
 
 /// The maximum number of events of runs held at a time.
 const MAX_EVENTS: usize = 2_000_000;
@@ -187,7 +183,10 @@ impl<'a> LevelSearch<'a> {
         let end = start + run.count();
         let mut pending_conflicts = branch.pending_conflicts.clone();
         let mut idle: HashMap<_, u32> = HashMap::new();
+        let mut machine = Machine::before(&trace.events);
+        trace.events[..start].iter().for_each(|event| machine.follow(event));
         for done in start + 1..=end {
+            machine.follow(&trace.events[done - 1]);
             let touches = &analysed.touches[done - 1];
             pending_conflicts
                 .retain(|pending_conflicts| !pending_conflicts.is_resolved_by(&branch.thread, touches));
@@ -203,7 +202,8 @@ impl<'a> LevelSearch<'a> {
             }
             if branch.switches < self.bound.switches {
                 runner.check_interrupt()?;
-                self.branch_from(branch, &analysed, (start, done, end), &pending_conflicts, next_level);
+                let state = (&machine, &pending_conflicts[..]);
+                self.branch_from(branch, &analysed, (start, done, end), state, next_level);
             }
             self.states += 1;
             self.digest = self
@@ -234,7 +234,7 @@ impl<'a> LevelSearch<'a> {
         branch: &Branch,
         analysed: &AnalysedRun<'_>,
         (start, done, end): (usize, usize, usize),
-        pending_conflicts: &[PendingConflict],
+        (machine, pending_conflicts): (&Machine, &[PendingConflict]),
         next_level: &mut Vec<Branch>,
     ) {
         let trace = analysed.trace;
@@ -270,7 +270,7 @@ impl<'a> LevelSearch<'a> {
         for thread in analysed.lifetimes.alive(done) {
             let waits = thread == branch.thread
                 || all_pending_conflicts.iter().any(|pending_conflicts| pending_conflicts.thread == thread);
-            if !waits && !self.is_known_to_wait(analysed, done, &thread) {
+            if !waits && !self.is_known_to_wait(analysed, machine, done, &thread) {
                 next_level.push(Branch {
                     schedule: schedule.clone(),
                     thread,
@@ -282,30 +282,32 @@ impl<'a> LevelSearch<'a> {
         }
     }
 
-    /// Returns whether a thread's next operation is known, and is blocked after this many events.
-    fn is_known_to_wait(&self, analysed: &AnalysedRun<'_>, done: usize, thread: &ThreadId) -> bool {
+    /// Returns whether a thread's next operation is known, and is blocked in this state after `done` events.
+    fn is_known_to_wait(
+        &self,
+        analysed: &AnalysedRun<'_>,
+        machine: &Machine,
+        done: usize,
+        thread: &ThreadId,
+    ) -> bool {
         let trace = analysed.trace;
-        let events = &trace.events[..done];
-        let own = events.iter().rposition(|event| trace.thread_id(event.thread) == thread);
+        let own = trace.events[..done].iter().rposition(|event| trace.thread_id(event.thread) == thread);
         let local = own.map_or_else(|| unstarted(thread), |at| analysed.fingerprints.events[at]);
-        let Some(next) = self.next.get(&local) else { return false };
-        let NextOperation { event: next, target } = next;
-        let failed = !succeeded(next);
-        match next.op {
-            Op::Join if !failed => {
-                let ended = |event: &Event| {
-                    event.op == Op::End && Some(trace.thread_id(event.thread)) == target.as_ref()
-                };
-                target.is_some() && !events.iter().any(ended)
-            }
-            Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait if !failed => {
-                let mut world = SyncState::before(&trace.events);
-                events.iter().for_each(|event| world.step(event));
-                let own = trace.threads.iter().position(|t| t.id == *thread).unwrap_or(usize::MAX);
-                !world.permits(&Event { thread: ThreadIx(own as u16), ..*next })
-            }
-            _ => false,
-        }
+        let Some(NextOperation { event, target }) = self.next.get(&local) else { return false };
+        let here = |thread: &ThreadId| trace.threads.iter().position(|t| t.id == *thread);
+        let here = |thread: &ThreadId| here(thread).map(|ix| ThreadIx(ix as u16));
+        let Some(thread) = here(thread) else { return false };
+        // Threads have other numbers in other runs.
+        let value = match target {
+            Some(target) => match here(target) {
+                Some(target) => target.0.into(),
+                None => return true,
+            },
+            None => event.value,
+        };
+        let step = machine.decode(&Event { thread, value, ..*event });
+        matches!(event.op, Op::Join | Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait)
+            && matches!(machine.enabled(&step), Enabled::No { .. })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Conflicts that must occur before an interrupted thread continues.
 
 use unsnarl_model::{Event, Op, ThreadId};
-use unsnarl_semantics::dependence::{AccessMode, Touch};
+use unsnarl_semantics::{AccessMode, Touch};
 
 /// A thread that was interrupted before this operation, although it was enabled: another thread must first do
 /// something that the operation depends on.
@@ -18,7 +18,7 @@ impl PendingConflict {
             event.op.only_reads() || matches!(event.op, Op::ReadLock | Op::OncePass | Op::BarrierLeave);
         let mut touches = touches.to_vec();
         for touch in &mut touches {
-            if let Touch::SharedObject(_, how) | Touch::Bytes(_, _, how) = touch
+            if let Touch::SharedObject(_, how) | Touch::Bytes(_, how) = touch
                 && !reads
             {
                 *how = AccessMode::Writes;
@@ -38,9 +38,7 @@ fn conflict(a: &Touch, b: &Touch) -> bool {
     let one_writes = |a, b| a == AccessMode::Writes || b == AccessMode::Writes;
     match (*a, *b) {
         (Touch::SharedObject(a, how_a), Touch::SharedObject(b, how_b)) => a == b && one_writes(how_a, how_b),
-        (Touch::Bytes(a, len_a, how_a), Touch::Bytes(b, len_b, how_b)) => {
-            a < b.saturating_add(len_b) && b < a.saturating_add(len_a) && one_writes(how_a, how_b)
-        }
+        (Touch::Bytes(a, how_a), Touch::Bytes(b, how_b)) => a.overlaps(b) && one_writes(how_a, how_b),
         (Touch::SharedObject(..), Touch::Bytes(..)) | (Touch::Bytes(..), Touch::SharedObject(..)) => false,
         (Touch::Forget(_), _) | (_, Touch::Forget(_)) => false,
         _ => true,

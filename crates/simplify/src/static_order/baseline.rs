@@ -11,7 +11,7 @@
 use super::{Reordering, Rules};
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{Event, Schedule, Stats};
-use unsnarl_semantics::dependence::{AccessMode, Relation, SharedObject, Touch};
+use unsnarl_semantics::{AccessMode, ByteRange, SharedObject, Touch, dependence::Relation};
 
 /// Simplifies a trace by the paper's algorithms.
 #[must_use]
@@ -78,7 +78,7 @@ fn dependences(events: &[Event], rules: Rules) -> Vec<Vec<usize>> {
                         &mut before,
                     );
                 }
-                Touch::Bytes(first, len, how) => {
+                Touch::Bytes(ByteRange { first, len }, how) => {
                     for byte in first..first.saturating_add(len) {
                         touch_variable(
                             variables.entry(VariableName::Byte(byte)).or_default(),

@@ -23,7 +23,10 @@ use super::{
     ledger::Ledger,
 };
 use unsnarl_model::{Event, ObjectKind, Schedule, ThreadIx};
-use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, Touch};
+use unsnarl_semantics::{
+    AccessMode, Touch,
+    dependence::{Relation, Rules},
+};
 
 /// How finely a trace is split into nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -269,7 +272,7 @@ impl Builder {
         self.relation.touches(event, &mut self.touches);
         // For bytes that an event both reads and writes, the ledger needs the reads first.
         if self.touches.len() > 1 {
-            self.touches.sort_by_key(|touch| matches!(touch, Touch::Bytes(_, _, AccessMode::Writes)));
+            self.touches.sort_by_key(|touch| matches!(touch, Touch::Bytes(_, AccessMode::Writes)));
         }
         if stays {
             self.touches.push(Touch::Fence);

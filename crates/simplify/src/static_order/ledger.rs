@@ -5,7 +5,7 @@ use super::{
     hash::HashMap,
     memory::MemoryCells,
 };
-use unsnarl_semantics::dependence::{AccessMode, SharedObject, Touch};
+use unsnarl_semantics::{AccessMode, ByteRange, SharedObject, Touch};
 
 /// The last accesses to everything.
 ///
@@ -34,12 +34,12 @@ impl Ledger {
                 self.found.push(cell);
                 self.note(how, deps);
             }
-            Touch::Bytes(first, len, AccessMode::Writes) if MemoryCells::is_long(len) => {
+            Touch::Bytes(ByteRange { first, len }, AccessMode::Writes) if MemoryCells::is_long(len) => {
                 self.memory.survey(first, len, &mut self.cells, &mut self.found, deps);
                 self.note(AccessMode::Writes, deps);
                 self.long.push((first, len));
             }
-            Touch::Bytes(first, len, how) => {
+            Touch::Bytes(ByteRange { first, len }, how) => {
                 self.memory.touch(first, len, &mut self.cells, &mut self.found);
                 self.note(how, deps);
             }

@@ -5,16 +5,15 @@
 //! size grows with wake-ups, barrier rounds and semaphores, not with events. [`ScheduleRebuilder`] then
 //! processes the events in their new order.
 
-use super::preemption::{ExecutionFacts, FutureEvents, Marker};
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Wait, Warning};
+use unsnarl_semantics::preemption::{ExecutionFacts, PreemptionMarker};
 
 /// Facts about all events that are needed before they are written in another order. It looks at each event
 /// twice.
 #[derive(Debug, Default)]
 pub struct Survey {
     executed: ExecutionFacts,
-    future: FutureEvents,
     count: StatsCounter,
     /// The numbers of events that others refer to.
     named: Vec<u64>,
@@ -44,14 +43,13 @@ impl Survey {
             self.place_warnings();
         }
         self.executed.note(event);
-        self.future.note(event);
         self.count.add(event);
         self.named.extend(event.waker());
     }
 
     fn place_warnings(&mut self) {
         if let Some((_, thread, ix)) = self.warnings.pop_front() {
-            self.warned.push((ix, self.future.events.get(thread.index()).copied().unwrap_or(0)));
+            self.warned.push((ix, self.of_threads().get(thread.index()).copied().unwrap_or(0)));
         }
     }
 
@@ -64,7 +62,7 @@ impl Survey {
     /// Returns the number of events of each thread.
     #[must_use]
     pub fn of_threads(&self) -> &[u64] {
-        &self.future.events
+        self.executed.expectations.events()
     }
 
     /// Ends the first look at all events.
@@ -74,7 +72,7 @@ impl Survey {
         }
         self.named.sort_unstable();
         self.named.dedup();
-        self.again = vec![0; self.future.events.len()];
+        self.again = vec![0; self.of_threads().len()];
     }
 
     /// Takes the second look at the next event.
@@ -96,14 +94,14 @@ impl Survey {
         waits: &'w [Wait],
         warnings: &mut [Warning],
     ) -> ScheduleRebuilder<'w> {
-        let moved = |places: &[(ThreadIx, u64)]| moved(schedule, self.future.events.len(), places);
+        let moved = |places: &[(ThreadIx, u64)]| moved(schedule, self.of_threads().len(), places);
         let new = self.named.iter().copied().zip(moved(&self.places)).collect();
         let before: Vec<(ThreadIx, u64)> =
             self.warned.iter().map(|&(ix, own)| (warnings[ix].thread, own.wrapping_sub(1))).collect();
         for (&(ix, own), place) in self.warned.iter().zip(moved(&before)) {
             warnings[ix].at = if own == 0 { 0 } else { place.wrapping_add(1) };
         }
-        ScheduleRebuilder { new, marker: Marker::new(self.executed, self.future, waits) }
+        ScheduleRebuilder { new, marker: PreemptionMarker::new(self.executed, waits) }
     }
 }
 
@@ -138,7 +136,7 @@ fn moved(schedule: &Schedule, threads: usize, places: &[(ThreadIx, u64)]) -> Vec
 pub struct ScheduleRebuilder<'w> {
     /// The new numbers of events that others refer to.
     new: HashMap<u64, u64>,
-    marker: Marker<'w>,
+    marker: PreemptionMarker<'w>,
 }
 
 impl ScheduleRebuilder<'_> {

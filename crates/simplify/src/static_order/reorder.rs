@@ -1,7 +1,7 @@
 //! Puts a trace into another order.
 
-use super::preemption;
 use unsnarl_model::{Event, Schedule, Segment, Trace};
+use unsnarl_semantics::preemption::{ExecutionFacts, mark_preemptions};
 
 /// A new order of a trace's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(crate) fn moved_events(trace: &Trace, order: &[usize]) -> Vec<Event> {
         if event.op.has_waker() { event.with_waker(event.waker().and_then(&place)) } else { event }
     };
     let mut moved: Vec<Event> = order.iter().map(moved).collect();
-    preemption::mark(&mut moved, events, &trace.outcome.waits);
+    mark_preemptions(&mut moved, ExecutionFacts::of(events), &trace.outcome.waits);
     moved
 }
 

@@ -6,11 +6,11 @@ use super::{
 };
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     io::{self, Write},
 };
 use unsnarl_model::{Event, Op, ThreadIx, Trace};
-use unsnarl_semantics::succeeded;
+use unsnarl_semantics::{LockChange, Machine, MemoryOp, Operation, ThreadOp};
 
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,10 +34,10 @@ pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
 pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -> io::Result<Exported> {
     let imported = is_imported(trace);
     let threads = thread_names(trace, imported);
-    let mut locks = LockDepths::default();
+    let mut machine = Machine::default();
     let mut exported = Exported::default();
     for event in &trace.events {
-        let Some((word, operand)) = std_operation(event, imported, &mut locks) else {
+        let Some((word, operand)) = std_operation(event, imported, &mut machine) else {
             *exported.skipped.entry(event.op).or_default() += 1;
             continue;
         };
@@ -70,63 +70,38 @@ enum Operand {
     Thread(ThreadIx),
 }
 
-/// Translates the event to STD, if STD can express it.
-fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Option<(StdOp, Operand)> {
-    let failed = !succeeded(event);
-    let address = Operand::Address(event.addr);
-    match event.op {
-        // Unlike a wait for a lock, a wait on a condition variable always ends with the mutex held.
-        Op::CondWait if !failed => {
-            let outermost = locks.release(event.thread, event.value);
-            outermost.then_some((StdOp::Release, Operand::Address(event.value)))
+/// Translates the machine's next event to STD, if STD can express it.
+fn std_operation(event: &Event, imported: bool, machine: &mut Machine) -> Option<(StdOp, Operand)> {
+    let step = machine.decode(event);
+    let mut change = None;
+    // A trace that contradicts itself is exported as it is.
+    let _ = machine.apply_with(&step, &mut |lock_change| change = Some(lock_change));
+    match &step.operation {
+        Operation::Mutex(_) | Operation::RwLock(_) | Operation::Cond(_) => match change? {
+            LockChange::Acquired { lock, .. } => Some((StdOp::Acquire, Operand::Address(lock))),
+            LockChange::Released { lock, .. } => Some((StdOp::Release, Operand::Address(lock))),
+            LockChange::Refused { .. } => None,
+        },
+        Operation::Memory(MemoryOp::Access(access)) => {
+            let word = if access.writes { StdOp::Write } else { StdOp::Read };
+            Some((word, Operand::Address(access.range.first)))
         }
-        Op::CondWake => {
-            let mutex = event.waited_mutex()?;
-            locks.take(event.thread, mutex).then_some((StdOp::Acquire, Operand::Address(mutex)))
+        Operation::Thread(op) => {
+            let address = Operand::Address(event.addr);
+            match op {
+                ThreadOp::Create { thread } if step.succeeded() => {
+                    Some((StdOp::Fork, Operand::Thread(thread.known()?)))
+                }
+                ThreadOp::Join { thread } if step.succeeded() => {
+                    Some((StdOp::Join, Operand::Thread(thread.known()?)))
+                }
+                // For RAPID these mark transactions, and a thread of a program is not a transaction.
+                ThreadOp::Start { .. } if imported => Some((StdOp::Begin, address)),
+                ThreadOp::End { .. } if imported => Some((StdOp::End, address)),
+                _ => None,
+            }
         }
-        // A failed compare-and-exchange is a read.
-        Op::AtomicCas if failed => Some((StdOp::Read, address)),
-        _ if failed => None,
-        Op::Lock | Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
-            locks.take(event.thread, event.addr).then_some((StdOp::Acquire, address))
-        }
-        Op::Unlock | Op::RwUnlock => {
-            locks.release(event.thread, event.addr).then_some((StdOp::Release, address))
-        }
-        Op::Create => Some((StdOp::Fork, Operand::Thread(thread(event.value)?))),
-        Op::Join => Some((StdOp::Join, Operand::Thread(thread(event.value)?))),
-        Op::Read | Op::AtomicLoad => Some((StdOp::Read, address)),
-        Op::Write | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => Some((StdOp::Write, address)),
-        // For RAPID these mark transactions, and a thread of a program is not a transaction.
-        Op::Start if imported => Some((StdOp::Begin, address)),
-        Op::End if imported => Some((StdOp::End, address)),
         _ => None,
-    }
-}
-
-fn thread(value: u64) -> Option<ThreadIx> {
-    u16::try_from(value).ok().map(ThreadIx)
-}
-
-/// How many times each thread holds each lock.
-#[derive(Default)]
-struct LockDepths {
-    depths: HashMap<(ThreadIx, u64), u64>,
-}
-
-impl LockDepths {
-    /// Returns whether this is the outermost level.
-    fn take(&mut self, thread: ThreadIx, lock: u64) -> bool {
-        let depth = self.depths.entry((thread, lock)).or_default();
-        *depth += 1;
-        *depth == 1
-    }
-
-    /// Returns whether this was the outermost level.
-    fn release(&mut self, thread: ThreadIx, lock: u64) -> bool {
-        let depth = self.depths.entry((thread, lock)).or_default();
-        *depth = depth.saturating_sub(1);
-        *depth == 0
     }
 }
 

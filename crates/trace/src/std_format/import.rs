@@ -3,7 +3,6 @@
 use super::{
     MODULE, Note, Oddity, StdNames,
     line::StdOp,
-    preemption,
     text::{LineEntry, StdText, each_line},
 };
 use std::{
@@ -14,7 +13,10 @@ use unsnarl_model::{
     Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
     ThreadId, ThreadIx, Trace, waker_field,
 };
-use unsnarl_semantics::Holders;
+use unsnarl_semantics::{
+    Machine,
+    preemption::{ExecutionFacts, mark_preemptions},
+};
 
 /// A trace imported from another tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +80,8 @@ pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
     }
     let ImportOutcome { mut trace, names, notes, skipped, events, .. } = import.finish()?;
     let InMemory { mut events, lines } = events;
-    preemption::mark(&mut events);
+    let executed = ExecutionFacts::of(&events);
+    mark_preemptions(&mut events, executed, &[]);
     trace.events = events;
     Ok(Imported { trace, names, notes, skipped, lines })
 }
@@ -139,7 +142,7 @@ pub(super) struct Importer<'a, S> {
     site_numbers: HashMap<i64, SiteIx>,
     events: S,
     count: u64,
-    holders: Holders,
+    machine: Machine,
     waiting: HashMap<ThreadIx, OpenWait>,
     /// By condition: the waiting threads that no notification has reached yet.
     queues: HashMap<u64, VecDeque<ThreadIx>>,
@@ -169,7 +172,7 @@ impl<'a, S: Sink> Importer<'a, S> {
             site_numbers: HashMap::new(),
             events,
             count: 0,
-            holders: Holders::default(),
+            machine: Machine::default(),
             waiting: HashMap::new(),
             queues: HashMap::new(),
         }
@@ -244,7 +247,7 @@ impl<'a, S: Sink> Importer<'a, S> {
     }
 
     fn push(&mut self, event: Event, line: u64) -> Result<(), StdError> {
-        self.holders.step(&event);
+        self.machine.follow(&event);
         self.count += 1;
         self.events.put(event, line).map_err(StdError::SpillFile)
     }
@@ -303,16 +306,19 @@ impl<'a, S: Sink> Importer<'a, S> {
     }
 
     fn depth(&self, thread: ThreadIx, lock: u64) -> u64 {
-        self.holders.of(lock).iter().filter(|&&holder| holder == thread).count() as u64
+        self.machine.hold_of(thread, lock).map_or(0, |hold| hold.depth)
     }
 
     fn note_acquire(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         let name = || self.names.of(lock).into_owned();
-        let holders = self.holders.of(lock);
-        let oddity = if holders.contains(&thread) {
+        let holders = self.machine.holders(lock);
+        let oddity = if self.machine.hold_of(thread, lock).is_some() {
             Oddity::TakenAgain { lock: name() }
         } else if let Some(holder) = holders.last() {
-            Oddity::TakenFromAnother { lock: name(), holder: self.threads[holder.index()].name.clone() }
+            Oddity::TakenFromAnother {
+                lock: name(),
+                holder: self.threads[holder.thread.index()].name.clone(),
+            }
         } else {
             return;
         };

@@ -52,7 +52,6 @@ mod import;
 mod line;
 mod names;
 mod note;
-mod preemption;
 mod streaming;
 mod text;
 

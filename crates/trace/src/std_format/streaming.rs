@@ -4,16 +4,15 @@
 use super::{
     Note, StdError,
     import::{ImportOutcome, Importer, Sink},
-    preemption::PreemptionMarker,
     text::{StdText, each_line},
 };
 use crate::{EventWriter, Lanes};
 use std::{
-    collections::HashMap,
     fmt,
     io::{self, BufRead, Read, Seek, Write},
 };
-use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Trace};
+use unsnarl_model::{Event, Schedule, Stats, StatsCounter, Trace};
+use unsnarl_semantics::preemption::{ExecutionFacts, PreemptionMarker};
 
 /// The maximum number of notes kept.
 const MAX_NOTES: usize = 1000;
@@ -40,15 +39,13 @@ impl<F> fmt::Debug for StreamedImport<F> {
 struct SpillFile<F> {
     lanes: Lanes<F>,
     schedule: Schedule,
-    last: HashMap<ThreadIx, u64>,
-    count: u64,
+    executed: ExecutionFacts,
 }
 
 impl<F: Read + Write + Seek> Sink for SpillFile<F> {
     fn put(&mut self, event: Event, _: u64) -> io::Result<()> {
         self.schedule.push(event.thread);
-        self.last.insert(event.thread, self.count);
-        self.count += 1;
+        self.executed.note(&event);
         self.lanes.put(event)
     }
 }
@@ -66,7 +63,7 @@ pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
         Ok(())
     })?;
     let lanes = Lanes::new(scratch, text.most_threads()).map_err(StdError::SpillFile)?;
-    let spill = SpillFile { lanes, schedule: Schedule::default(), last: HashMap::new(), count: 0 };
+    let spill = SpillFile { lanes, schedule: Schedule::default(), executed: ExecutionFacts::default() };
     let mut import = Importer::new(&text, MAX_NOTES, spill);
     let mut index = 0;
     each_line(open().map_err(unreadable)?, |line, parsed| {
@@ -86,17 +83,17 @@ impl<F: Read + Write + Seek> StreamedImport<F> {
     ///
     /// # Errors If it cannot be written, or the temporary file cannot be read.
     pub fn write(self, out: impl Write) -> io::Result<Stats> {
-        let SpillFile { mut lanes, schedule, last, .. } = self.spill;
+        let SpillFile { mut lanes, schedule, executed } = self.spill;
         let mut writer = EventWriter::new(&self.trace, self.events, out)?;
-        let mut marking = PreemptionMarker::new(last);
+        let mut marking = PreemptionMarker::new(executed, &[]);
         let mut count = StatsCounter::default();
         let mut running = None;
         for segment in &schedule.segments {
             for at in 0..segment.points {
                 let left = running.filter(|_| at == 0);
                 let upcoming = left.map_or(Ok(None), |thread| lanes.peek(thread))?;
-                let mut event = lanes.take(segment.thread)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-                marking.mark(&mut event, upcoming);
+                let event = lanes.take(segment.thread)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let event = marking.marked(event, upcoming.as_ref());
                 count.add(&event);
                 writer.push(event)?;
             }

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 use unsnarl_model::{Event, ThreadIx};
-use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, SharedObject, Touch};
+use unsnarl_semantics::{
+    AccessMode, SharedObject, Touch,
+    dependence::{Relation, Rules},
+};
 
 /// Returns which events precede which: `before[j][i]` if event `i` must come before event `j`.
 pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {
@@ -74,8 +77,8 @@ fn conflict((a, a_times): &(Touch, u32), (b, b_times): &(Touch, u32)) -> bool {
         (Touch::SharedObject(a, how_a), Touch::SharedObject(b, how_b)) => {
             a == b && a_times == b_times && (how_a == AccessMode::Writes || how_b == AccessMode::Writes)
         }
-        (Touch::Bytes(a, len_a, how_a), Touch::Bytes(b, len_b, how_b)) => {
-            a < b + len_b && b < a + len_a && (how_a == AccessMode::Writes || how_b == AccessMode::Writes)
+        (Touch::Bytes(a, how_a), Touch::Bytes(b, how_b)) => {
+            a.overlaps(b) && (how_a == AccessMode::Writes || how_b == AccessMode::Writes)
         }
         _ => false,
     }

@@ -132,7 +132,8 @@ mod tests {
     fn plan(schedule: &[(u16, u32)]) -> Plan {
         let segments = schedule.iter().map(|&(thread, points)| Segment { thread: ThreadIx(thread), points });
         let count: u32 = schedule.iter().map(|(_, points)| points).sum();
-        let action = |at| Action { op: Op::Write, site: Site { offset: u64::from(at), ..Site::default() } };
+        let site = |at| Site { offset: u64::from(at), ..Site::default() };
+        let action = |at| Action { op: Op::Write, site: site(at) }.into();
         let prefix = Prefix {
             threads: ["0", "0.1"].iter().map(|id| id.parse().unwrap()).collect(),
             segments: segments.collect(),

@@ -28,7 +28,7 @@ pub use spin_detector::{SpinDetector, changes_nothing};
 pub use toy::Toy;
 
 use alloc::boxed::Box;
-use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
+use unsnarl_model::{Action, Fidelity, PlannedAction, Policy, ThreadIx};
 
 /// The state of the run that a picker may see.
 pub trait RunView {
@@ -58,6 +58,13 @@ pub trait RunView {
     }
     /// Returns the thread of this run that corresponds to this thread of the plan, once it was created.
     fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
+}
+
+/// Returns whether the thread's next operation is the planned one. It never is where the thread is to run
+/// until it blocks.
+#[inline]
+fn is_about_to(world: &impl RunView, thread: ThreadIx, planned: &PlannedAction) -> bool {
+    planned.action().is_some_and(|action| world.is_about_to(thread, action))
 }
 
 /// A picker's answer.

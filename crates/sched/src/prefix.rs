@@ -1,19 +1,19 @@
 //! Following a schedule exactly.
 
-use crate::{Diverged, Pick, RunView};
+use crate::{Diverged, Pick, RunView, is_about_to};
 use alloc::vec::Vec;
-use unsnarl_model::{Action, Segment};
+use unsnarl_model::{PlannedAction, Segment};
 
-/// A schedule to follow, with the expected action at each of its points.
+/// A schedule to follow, with the planned action at each of its points.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// The threads and their numbers of schedule points, by the plan's numbering of threads.
     pub segments: Vec<Segment>,
-    /// The expected actions; one for each schedule point, or none at all.
-    pub actions: Vec<Action>,
+    /// The planned actions; one for each schedule point, or none at all.
+    pub actions: Vec<PlannedAction>,
 }
 
-/// Exact replay: the thread of the schedule runs and does what is expected, or the run has diverged.
+/// Exact replay: the thread of the schedule runs and does what is planned, or the run has diverged.
 #[derive(Debug)]
 pub(crate) struct Exact {
     script: Script,
@@ -40,9 +40,9 @@ impl Exact {
         }
         let thread = world.resolve_thread(segment.thread);
         let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.by_timeout().contains(t));
-        let expected = self.script.actions.get(self.point as usize);
+        let planned = self.script.actions.get(self.point as usize);
         match thread {
-            Some(thread) if runnable && expected.is_none_or(|action| world.is_about_to(thread, action)) => {
+            Some(thread) if runnable && planned.is_none_or(|planned| is_about_to(world, thread, planned)) => {
                 self.done += 1;
                 self.point += 1;
                 Some(Pick::Run(thread))
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::Toy;
     use alloc::vec;
-    use unsnarl_model::{Op, Site, ThreadIx};
+    use unsnarl_model::{Action, Op, Site, ThreadIx};
 
     fn segment(thread: u16, points: u32) -> Segment {
         Segment { thread: ThreadIx(thread), points }
@@ -85,8 +85,8 @@ mod tests {
         let mut exact = Exact::new(Script { segments: vec![segment(1, 1)], actions: vec![] });
         assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: false, .. }))));
 
-        let expected = Action { op: Op::Lock, site: Site::default() };
-        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![expected] });
+        let planned = Action { op: Op::Lock, site: Site::default() }.into();
+        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![planned] });
         toy.next(ThreadIx(0), Op::Unlock, 0);
         assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: true, point: 0, .. }))));
         toy.next(ThreadIx(0), Op::Lock, 0);

@@ -17,7 +17,7 @@
 //! next segment. In the latter case this segment is over: the thread took a shorter path and must not execute
 //! what the schedule has for later.
 
-use crate::{Pick, RunView, Script};
+use crate::{Pick, RunView, Script, is_about_to};
 use unsnarl_model::ThreadIx;
 
 /// The number of operations off the expected path after which a thread counts as lost.
@@ -67,7 +67,7 @@ impl Relaxed {
         }
         let end = self.first_action + segment.points as usize;
         let left = &self.script.actions[self.first_action + self.done as usize..end];
-        if let Some(skipped) = left.iter().position(|action| world.is_about_to(thread, action)) {
+        if let Some(skipped) = left.iter().position(|planned| is_about_to(world, thread, planned)) {
             self.done += skipped as u32 + 1;
             self.off_path = 0;
             return true;
@@ -85,7 +85,11 @@ impl Relaxed {
         let mut at = self.first_action + here.points as usize;
         for segment in &self.script.segments[self.segment + 1..] {
             if segment.thread == here.thread {
-                return self.script.actions.get(at).is_some_and(|action| world.is_about_to(thread, action));
+                return self
+                    .script
+                    .actions
+                    .get(at)
+                    .is_some_and(|planned| is_about_to(world, thread, planned));
             }
             at += segment.points as usize;
         }
@@ -102,7 +106,7 @@ mod tests {
 
     /// Creates a script from (thread, sites of its segment).
     fn script(parts: &[(u16, &[u64])]) -> Relaxed {
-        let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } };
+        let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } }.into();
         Relaxed::new(Script {
             segments: parts
                 .iter()

@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use anyhow::Result;
 use std::time::Duration;
 use unsnarl_exec::NoSnapshot;
-use unsnarl_model::{Op, Plan, Prefix};
+use unsnarl_model::{Op, Plan, PlannedAction, Prefix};
 
 /// Shorter runs are made from the start.
 const WORTH: Duration = Duration::from_millis(2);
@@ -79,11 +79,12 @@ impl Snapshots {
 
 /// Returns the number of points up to the first thread creation, which are the same in all schedules.
 fn forced(prefix: &Prefix) -> usize {
-    prefix.actions.iter().position(|action| action.op == Op::Create).map_or(0, |create| create + 1)
+    let creates = |planned: &PlannedAction| planned.action().is_some_and(|action| action.op == Op::Create);
+    prefix.actions.iter().position(creates).map_or(0, |create| create + 1)
 }
 
 /// Returns the number of points before the first one that only lets a thread run on.
 fn expected(prefix: &Prefix) -> usize {
-    let nowhere = |offset: u64| offset == u64::MAX;
-    prefix.actions.iter().position(|action| nowhere(action.site.offset)).unwrap_or(prefix.actions.len())
+    let runs_on = |planned: &PlannedAction| *planned == PlannedAction::RunUntilBlocked;
+    prefix.actions.iter().position(runs_on).unwrap_or(prefix.actions.len())
 }

@@ -3,9 +3,7 @@
 //! These are the composite operations of Tinertia, section 3.3, which move segments, the paper's thread
 //! execution intervals.
 
-use unsnarl_model::{
-    Action, Event, Fidelity, ModuleIx, Op, Plan, Policy, Prefix, Schedule, Site, ThreadIx, Trace,
-};
+use unsnarl_model::{Event, Fidelity, Plan, PlannedAction, Policy, Prefix, Schedule, ThreadIx, Trace};
 
 /// Consecutive events of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,17 +124,17 @@ pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> 
     let mut steps = Vec::with_capacity(order.len() + 1);
     for (place, &at) in order.iter().enumerate() {
         let thread = trace.events[at].thread;
-        steps.push((thread, trace.action(&trace.events[at])));
+        steps.push((thread, trace.action(&trace.events[at]).into()));
         if run_on.contains(&place) {
-            steps.push((thread, RUN_UNTIL_BLOCKED));
+            steps.push((thread, PlannedAction::RunUntilBlocked));
         }
     }
-    steps.extend(failing_thread_without_event(trace).map(|thread| (thread, RUN_UNTIL_BLOCKED)));
+    steps.extend(failing_thread_without_event(trace).map(|thread| (thread, PlannedAction::RunUntilBlocked)));
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }
 
 /// Returns a relaxed prefix of these steps of a trace's threads.
-pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix {
+pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, PlannedAction)>) -> Prefix {
     let mut schedule = Schedule::default();
     steps.iter().for_each(|(thread, _)| schedule.push(*thread));
     Prefix {
@@ -147,10 +145,6 @@ pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix
         fidelity: Fidelity::Relaxed,
     }
 }
-
-/// An action that no thread ever executes: a thread that is expected to execute it runs until it blocks.
-pub(crate) const RUN_UNTIL_BLOCKED: Action =
-    Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
 
 /// Returns the thread that failed inside an operation, which therefore is no event, if another thread had the
 /// last event: the failing thread must run last.

@@ -61,6 +61,7 @@ impl Runtime {
     /// A thread with a pending asynchronous cancellation unwinds from here.
     #[inline]
     pub(crate) extern "C-unwind" fn turn(&mut self, op: Op, addr: usize, pc: u64) {
+        self.assume_single();
         let state = &mut self.state;
         if state.is_quiet(pc) {
             state.muted = true;
@@ -94,6 +95,7 @@ impl Runtime {
     }
 
     fn wait_once(&mut self, pending: Pending) -> Turn {
+        self.assume_single();
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
@@ -169,6 +171,7 @@ impl Runtime {
 
     #[inline]
     fn pick(&mut self) -> ThreadIx {
+        self.assume_single();
         let Self { picker, state } = self;
         if state.polled > 0 || state.ready.is_empty() {
             stack::run_isolated(|| state.poll_environment());
@@ -229,6 +232,7 @@ impl Runtime {
 
     #[inline]
     fn leave_to(&mut self, to: ThreadIx) {
+        self.assume_single();
         let state = &mut self.state;
         state.switch_flags = if state.could_continue() { Flags::PREEMPTS } else { Flags::NONE };
         state.previous = state.current;
@@ -316,6 +320,7 @@ impl Runtime {
 
     #[inline]
     fn append(&mut self, op: Op, flags: Flags, event: RawEvent, operation: (u64, u64, u64)) -> u64 {
+        self.assume_single();
         let state = &mut self.state;
         if state.muted {
             state.muted = false;

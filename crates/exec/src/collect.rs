@@ -1,6 +1,6 @@
 //! Converts the contents of the shared memory to a trace after the target has ended.
 
-use crate::{memory::SharedMemory, outcome, run::LimitReached};
+use crate::{memory::SharedMemory, monitor::LimitReached, outcome};
 use std::{collections::HashMap, process::ExitStatus, sync::Arc};
 use unsnarl_model::{
     Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,

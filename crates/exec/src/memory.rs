@@ -1,7 +1,7 @@
 //! Memory shared with the target: a memory file that both processes map. Unsafe code of this crate is only here, in
 //! `probe.rs` and in `process.rs`.
 
-use crate::{Error, notes, probe, run::ThreadBackend};
+use crate::{Error, notes, probe, settings::ThreadBackend};
 use std::{
     collections::HashMap,
     env,

@@ -1,6 +1,6 @@
 //! Starts target processes and waits for their end.
 
-use crate::{Error, binding::Binding, library};
+use crate::{Error, binding::Binding, library, streams::Streams};
 use std::{
     ffi::OsString,
     fs::File,
@@ -36,13 +36,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) streams: &'a Streams,
     /// The descriptor of the shared memory.
     pub(crate) memory: RawFd,
-}
-
-/// The target's standard streams.
-pub(crate) struct Streams {
-    pub(crate) stdin: File,
-    pub(crate) stdout: File,
-    pub(crate) stderr: File,
 }
 
 /// Result of a wait.

@@ -49,6 +49,6 @@ pub use process::{
 pub use program::{check, find};
 pub use run::Run;
 pub use settings::{Settings, ThreadBackend};
-pub use snapshot::NoSnapshot;
+pub use snapshot::SnapshotResult;
 pub use steps::WordProgress;
 pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

@@ -3,9 +3,11 @@
 use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
-/// Why there is no snapshot.
+/// The result of an attempt to take a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoSnapshot {
+pub enum SnapshotResult {
+    /// The snapshot exists.
+    Taken,
     /// The run of this plan ended before that point. Another plan may reach it.
     NotReached,
     /// The program or the settings do not allow snapshots, for this reason.

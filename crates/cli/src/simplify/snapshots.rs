@@ -5,7 +5,7 @@
 use crate::pool::Pool;
 use anyhow::Result;
 use std::time::Duration;
-use unsnarl_exec::NoSnapshot;
+use unsnarl_exec::SnapshotResult;
 use unsnarl_model::{Op, Plan, PlannedAction, Prefix};
 
 /// Shorter runs are made from the start.
@@ -58,12 +58,12 @@ impl Snapshots {
         for points in places {
             for answer in pool.each(|executor| executor.take_snapshot(plan, points)) {
                 match answer? {
-                    Ok(()) => {}
-                    Err(NoSnapshot::Refused(reason)) if points == start => {
+                    SnapshotResult::Taken => {}
+                    SnapshotResult::Refused(reason) if points == start => {
                         self.refused = Some(reason);
                         return Ok(());
                     }
-                    Err(_) => self.failed += 1,
+                    SnapshotResult::NotReached | SnapshotResult::Refused(_) => self.failed += 1,
                 }
             }
         }

@@ -2,9 +2,9 @@
 
 use super::{Executor, not_attached};
 use crate::{
-    Error, NoSnapshot, ThreadBackend, collect,
+    Error, SnapshotResult, ThreadBackend, collect,
     memory::RunMode,
-    process::SnapshotProcess,
+    process::{SnapshotProcess, SnapshotStart},
     snapshot::{self, Snapshot},
     streams::contents,
 };
@@ -15,13 +15,13 @@ use unsnarl_wire::PLAN_RESERVE;
 impl Executor {
     /// Keeps the program in its state after the first `points` points of this plan. Runs of plans with the same prefix
     /// resume from there, which pays off for plans with a long common prefix. The result of a run does not depend on
-    /// it. Returns the reason if a snapshot is not possible.
+    /// it.
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), NoSnapshot>, Error> {
+    pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<SnapshotResult, Error> {
         if self.settings.threads == ThreadBackend::Kernel {
-            return Ok(Err(NoSnapshot::Refused("of kernel threads a fork takes only one along".into())));
+            return Ok(SnapshotResult::Refused("of kernel threads a fork takes only one along".into()));
         }
         if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
             self.discard_snapshot(0);
@@ -32,13 +32,13 @@ impl Executor {
             self.drop_snapshots_from(0);
         }
         if self.snapshots.iter().any(|s| s.points() == points && s.is_prefix_of(&first)) {
-            return Ok(Ok(()));
+            return Ok(SnapshotResult::Taken);
         }
         if self.server.as_ref().is_some_and(|server| server.free.is_empty()) {
             self.drop_snapshots_from(1);
         }
         let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
-            return Ok(Err(NoSnapshot::Refused("the program is restarted for each run".into())));
+            return Ok(SnapshotResult::Refused("the program is restarted for each run".into()));
         };
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
@@ -54,28 +54,28 @@ impl Executor {
         let started = match SnapshotProcess::start(attempts, (number, channel), most) {
             Err(Error::NotServing) if from_root => {
                 self.discard_snapshot(0);
-                return Ok(Err(NoSnapshot::Refused("the process of the snapshot was killed".into())));
+                return Ok(SnapshotResult::Refused("the process of the snapshot was killed".into()));
             }
             started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
         };
         match started {
-            Ok(server_process) => {
+            SnapshotStart::Waiting(server_process) => {
                 let room = self.memory.header().regions.total + PLAN_RESERVE;
                 let streams = self.streams_so_far()?;
                 let single_threaded = self.memory.threads().len() <= 2
                     && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
                 self.rewinding.reset();
                 self.snapshots.push(Snapshot::new(server_process, (first, single_threaded), room, streams));
-                Ok(Ok(()))
+                Ok(SnapshotResult::Taken)
             }
-            Err(free) => {
-                server.free.push(free);
+            SnapshotStart::Ended { number, channel } => {
+                server.free.push((number, channel));
                 let message = collect::message(&self.memory.header().end);
-                Ok(Err(if message.is_empty() {
-                    NoSnapshot::NotReached
+                Ok(if message.is_empty() {
+                    SnapshotResult::NotReached
                 } else {
-                    NoSnapshot::Refused(message)
-                }))
+                    SnapshotResult::Refused(message)
+                })
             }
         }
     }

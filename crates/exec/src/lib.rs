@@ -51,4 +51,4 @@ pub use run::Run;
 pub use settings::{Settings, ThreadBackend};
 pub use snapshot::SnapshotResult;
 pub use steps::WordProgress;
-pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};
+pub use unsnarl_wire::{CHUNK_WORDS, RUNTIME_LIBRARY, Tracing};

@@ -2,8 +2,8 @@
 
 use crate::{Executor, collect, monitor::LimitReached};
 use std::process::ExitStatus;
-use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Trace};
-use unsnarl_wire::{Choices, EndKind};
+use unsnarl_model::{Conflict, Divergence, EnabledThreads, Module, Op, Output, Plan, Trace};
+use unsnarl_wire::EndKind;
 
 /// A finished run; its results are still in shared memory.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ impl Run<'_> {
 
     /// Returns the enabled threads at each event, if the plan asked for them.
     #[must_use]
-    pub fn choices(&self) -> &[Choices] {
-        self.executor.memory.choices()
+    pub fn choices(&self) -> Vec<EnabledThreads> {
+        self.executor.memory.choices().iter().copied().map(EnabledThreads::from).collect()
     }
 
     /// Returns the complete trace.

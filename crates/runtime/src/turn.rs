@@ -16,7 +16,7 @@ use crate::{
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
 use unsnarl_sched::{Diverged, Pick, RunView, changes_nothing};
-use unsnarl_wire::{Choices, RawEvent};
+use unsnarl_wire::{RawEnabled, RawEvent};
 
 /// The reason why a thread's turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,7 +407,7 @@ impl crate::state::State {
 
     /// Records which threads could run now.
     fn record_choices(&mut self) {
-        let mut choices = Choices::default();
+        let mut choices = RawEnabled::default();
         for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
         {
             let bit = 1 << thread.index();
@@ -422,7 +422,7 @@ impl crate::state::State {
     fn record_single_choice(&mut self, pick: &Pick) {
         if let Pick::Run(thread) = pick {
             let can_run = if thread.index() < 64 { 1 << thread.index() } else { 0 };
-            self.log.choices(Choices { can_run, ..Choices::default() });
+            self.log.choices(RawEnabled { can_run, ..RawEnabled::default() });
         }
     }
 

@@ -7,7 +7,7 @@ use unsnarl_model::{
     Fidelity, OutcomeKind, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Site, Trace,
     signal_name,
 };
-use unsnarl_search::{Choice, Portfolio, RunSteps, RunSummary, Search};
+use unsnarl_search::{Portfolio, RunSteps, RunSummary, Search};
 use unsnarl_symbols::{Frame, Symbols};
 
 const SEEDS: u64 = 50;
@@ -143,11 +143,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
         let single_thread_points = ran.single_thread_points();
-        let choices: Vec<Choice> = ran
-            .choices()
-            .iter()
-            .map(|choices| Choice { can_run: choices.can_run, yields: choices.yields })
-            .collect();
+        let choices = ran.choices();
         let trace = ran.trace();
         let name = plan.tail.name();
         if expected.correct {

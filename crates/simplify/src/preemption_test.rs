@@ -1,6 +1,6 @@
 //! Tests of preemptions: why one is needed, shown by a run without it.
 
-use crate::{Runner, dynamic::script::prefix_of};
+use crate::{Runner, dynamic::segment_order::prefix_of};
 use unsnarl_model::{Flags, Outcome, Plan, PlannedAction, Policy, ThreadIx, Trace};
 
 /// A preemption of a trace, and the outcome if the thread is not preempted there.

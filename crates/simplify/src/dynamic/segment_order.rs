@@ -20,14 +20,14 @@ impl Piece {
     }
 }
 
-/// A schedule made of pieces of a trace.
+/// An order of the pieces of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SegmentScript {
+pub(crate) struct SegmentOrder {
     /// In order; adjacent pieces may belong to one thread.
     pub(crate) pieces: Vec<Piece>,
 }
 
-impl SegmentScript {
+impl SegmentOrder {
     /// Splits the trace into a piece for each segment.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
@@ -60,9 +60,9 @@ impl SegmentScript {
         if self.next(at).is_some() || self.pieces.len() < 2 {
             return None;
         }
-        let mut script = self.clone();
-        script.pieces.remove(at);
-        Some(script)
+        let mut segments = self.clone();
+        segments.pieces.remove(at);
+        Some(segments)
     }
 
     /// Removes all segments of the thread; this one must be its first.
@@ -78,10 +78,10 @@ impl SegmentScript {
     /// Moves the thread's next segment to right after this one.
     pub(crate) fn move_up(&self, at: usize) -> Option<Self> {
         let next = self.next(at)?;
-        let mut script = self.clone();
-        let piece = script.pieces.remove(next);
-        script.pieces.insert(at + 1, piece);
-        Some(script)
+        let mut segments = self.clone();
+        let piece = segments.pieces.remove(next);
+        segments.pieces.insert(at + 1, piece);
+        Some(segments)
     }
 
     /// Moves the first `count` events of the thread's next segment to right after this one.
@@ -91,20 +91,20 @@ impl SegmentScript {
         if count == 0 || count >= piece.len() {
             return None;
         }
-        let mut script = self.clone();
+        let mut segments = self.clone();
         let cut = piece.from + count;
-        script.pieces[next].from = cut;
-        script.pieces.insert(at + 1, Piece { to: cut, ..piece });
-        Some(script)
+        segments.pieces[next].from = cut;
+        segments.pieces.insert(at + 1, Piece { to: cut, ..piece });
+        Some(segments)
     }
 
     /// Moves the thread's previous segment to right before this one.
     pub(crate) fn move_down(&self, at: usize) -> Option<Self> {
         let previous = self.previous(at)?;
-        let mut script = self.clone();
-        let piece = script.pieces.remove(previous);
-        script.pieces.insert(at - 1, piece);
-        Some(script)
+        let mut segments = self.clone();
+        let piece = segments.pieces.remove(previous);
+        segments.pieces.insert(at - 1, piece);
+        Some(segments)
     }
 
     /// Returns the numbers of its events in the trace.

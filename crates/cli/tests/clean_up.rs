@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Executor, Settings};
+use unsnarl_exec::{Executor, Settings, SnapshotResult};
 use unsnarl_model::{Plan, Policy, Program};
 
 /// Creates a place with a directory for temporary files.
@@ -163,7 +163,8 @@ int main(void)
     let again = whole.replay_plan();
     let waiting = |executor: &mut Executor| {
         let before = processes(&place, "kept");
-        executor.take_snapshot(&again, whole.events.len() / 2).expect("no error").expect("a snapshot");
+        let snapshot = executor.take_snapshot(&again, whole.events.len() / 2).expect("no error");
+        assert_eq!(snapshot, SnapshotResult::Taken);
         let new: Vec<u32> =
             processes(&place, "kept").into_iter().filter(|process| !before.contains(process)).collect();
         assert_eq!(new.len(), 1, "{new:?}");
@@ -182,6 +183,7 @@ int main(void)
     kill(snapshot);
     // The end of the process is noticed at once or when it does not answer, depending on timing.
     let _ = executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error");
-    executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
+    let snapshot = executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error");
+    assert_eq!(snapshot, SnapshotResult::Taken);
     assert!(executor.run(&again).expect("a run").is_resumed());
 }

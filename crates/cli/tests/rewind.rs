@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, UNSNARL};
-use unsnarl_exec::{Executor, Settings};
+use unsnarl_exec::{Executor, Settings, SnapshotResult};
 use unsnarl_model::{OutcomeKind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
 
 /// A program, run in both ways.
@@ -34,10 +34,8 @@ impl Both {
         let mut both = Self { rewound, forked, prefix };
         let plan = plan(both.prefix.clone(), 0);
         for executor in [&mut both.rewound, &mut both.forked] {
-            executor
-                .take_snapshot(&plan, single_thread_points as usize)
-                .expect("no error")
-                .expect("a snapshot");
+            let snapshot = executor.take_snapshot(&plan, single_thread_points as usize);
+            assert_eq!(snapshot.expect("no error"), SnapshotResult::Taken);
         }
         both
     }

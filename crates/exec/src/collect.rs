@@ -1,6 +1,6 @@
 //! Converts the contents of the shared memory to a trace after the target has ended.
 
-use crate::{memory::SharedMemory, outcome, run::LimitReached};
+use crate::{memory::SharedMemory, monitor::LimitReached, outcome};
 use std::{collections::HashMap, process::ExitStatus, sync::Arc};
 use unsnarl_model::{
     Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
@@ -254,7 +254,8 @@ pub(crate) fn divergence(memory: &SharedMemory, program: &Program, plan: &Plan) 
     }
     let modules = modules(memory, program);
     let places = SiteTable::new(&modules);
-    let expected = plan.prefix.actions.get(end.diverged_point as usize).map(|&action| {
+    let planned = plan.prefix.actions.get(end.diverged_point as usize);
+    let expected = planned.and_then(|planned| planned.action()).map(|&action| {
         let path = plan.prefix.modules.get(action.site.module.0 as usize).cloned();
         (action, path.unwrap_or_default())
     });

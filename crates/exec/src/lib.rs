@@ -8,11 +8,15 @@
 
 mod binding;
 mod collect;
+mod debuggee;
 mod error;
+mod executor;
 mod follow;
+mod instruction_trace;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
 mod memory;
+mod monitor;
 mod notes;
 mod outcome;
 #[allow(unsafe_code, reason = "system calls that std does not have")]
@@ -20,13 +24,19 @@ mod probe;
 #[allow(unsafe_code, reason = "system calls that std does not have")]
 mod process;
 mod program;
+mod rewind_policy;
 mod run;
+mod settings;
 mod snapshot;
 mod stderr_tail;
 mod steps;
+mod streams;
 
+pub use debuggee::become_debuggee;
 pub use error::Error;
+pub use executor::Executor;
 pub use follow::{Launcher, follow};
+pub use instruction_trace::{InstructionTrace, InstructionTraceOptions};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;
 pub use probe::{
@@ -37,9 +47,8 @@ pub use process::{
     Layout, check_threads, ignore_file_size_signal, layout, processor_time, raise_descriptor_limit,
 };
 pub use program::{check, find};
-pub use run::{
-    Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, ThreadBackend, become_debuggee,
-};
-pub use snapshot::NoSnapshot;
+pub use run::Run;
+pub use settings::{Settings, ThreadBackend};
+pub use snapshot::SnapshotResult;
 pub use steps::WordProgress;
-pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};
+pub use unsnarl_wire::{CHUNK_WORDS, RUNTIME_LIBRARY, Tracing};

@@ -1,7 +1,7 @@
 //! Memory shared with the target: a memory file that both processes map. Unsafe code of this crate is only here, in
 //! `probe.rs` and in `process.rs`.
 
-use crate::{Error, notes, probe, run::ThreadBackend};
+use crate::{Error, notes, probe, settings::ThreadBackend};
 use std::{
     collections::HashMap,
     env,
@@ -15,9 +15,9 @@ use std::{
 use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
-    CALLS_BYTES, Choices, Header, INPUT_BYTES, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
-    RawConflict, RawEvent, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
-    Regions, SideRequest, TracerWords, Tracing,
+    CALLS_BYTES, Header, INPUT_BYTES, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
+    RawConflict, RawEnabled, RawEvent, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread,
+    RawWarning, Regions, SideRequest, TracerWords, Tracing,
 };
 
 /// Creates a memory file.
@@ -363,7 +363,7 @@ impl SharedMemory {
     }
 
     /// Returns the enabled threads at each event, if the plan asked for them.
-    pub(crate) fn choices(&self) -> &[Choices] {
+    pub(crate) fn choices(&self) -> &[RawEnabled] {
         let h = self.header();
         self.table(h.regions.choices, self.events().len() * usize::from(h.plan.choices))
     }

@@ -3,7 +3,7 @@
 use crate::{
     collect::{ModuleFiles, SiteTable, message},
     memory::SharedMemory,
-    run::{LimitReached, TimeoutActivity},
+    monitor::{LimitReached, TimeoutActivity},
     stderr_tail,
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};

@@ -1,6 +1,6 @@
 //! Starts target processes and waits for their end.
 
-use crate::{Error, binding::Binding, library};
+use crate::{Error, binding::Binding, library, streams::Streams};
 use std::{
     ffi::OsString,
     fs::File,
@@ -36,13 +36,6 @@ pub(crate) struct Launch<'a> {
     pub(crate) streams: &'a Streams,
     /// The descriptor of the shared memory.
     pub(crate) memory: RawFd,
-}
-
-/// The target's standard streams.
-pub(crate) struct Streams {
-    pub(crate) stdin: File,
-    pub(crate) stdout: File,
-    pub(crate) stderr: File,
 }
 
 /// Result of a wait.
@@ -371,6 +364,14 @@ pub(crate) struct SnapshotProcess {
     id: i32,
 }
 
+/// The result of [`SnapshotProcess::start`].
+pub(crate) enum SnapshotStart {
+    /// The process waits at the plan's end.
+    Waiting(SnapshotProcess),
+    /// The run did not reach the plan's end in time, or cannot wait there: the channel is unused again.
+    Ended { number: u8, channel: ServerChannel },
+}
+
 impl SnapshotProcess {
     /// Returns the service for runs that resume from it.
     pub(crate) fn service(&mut self) -> Service<'_> {
@@ -393,26 +394,29 @@ impl SnapshotProcess {
         (self.number, self.channel)
     }
 
-    /// Has a server make a snapshot by the plan in the shared memory. Returns the unused channel if the run did not
-    /// reach the plan's end in time, or cannot wait there.
+    /// Has a server make a snapshot by the plan in the shared memory.
     pub(crate) fn start(
         server: Service<'_>,
         (number, mut channel): (u8, ServerChannel),
         most: Duration,
-    ) -> Result<Result<Self, (u8, ServerChannel)>, Error> {
+    ) -> Result<SnapshotStart, Error> {
         server.channel.send(Request::Snapshot(number))?;
         if !server.is_there(most)? {
             return Err(Error::NotServing);
         }
         let id = started_process(server.channel.answer()?)?;
-        let Ok(handle) = open_process_handle(id) else { return Ok(Err((number, channel))) };
+        let Ok(handle) = open_process_handle(id) else { return Ok(SnapshotStart::Ended { number, channel }) };
         // The process gets ready, refuses, or dies.
         let until = Instant::now() + most;
         loop {
             if readable(channel.0.as_raw_fd(), Duration::ZERO) {
                 let is_ready = channel.answer()? != 0;
                 let waiting = Self { number, channel, handle, id };
-                return Ok(if is_ready { Ok(waiting) } else { Err(waiting.into_channel()) });
+                if is_ready {
+                    return Ok(SnapshotStart::Waiting(waiting));
+                }
+                let (number, channel) = waiting.into_channel();
+                return Ok(SnapshotStart::Ended { number, channel });
             }
             let left = until.saturating_duration_since(Instant::now());
             let ended = handle.ends_within(Duration::ZERO);
@@ -421,7 +425,7 @@ impl SnapshotProcess {
                 unsafe { libc::kill(id, libc::SIGKILL) };
                 handle.ends_within(Duration::from_secs(10));
                 end_group(id as u32, true);
-                return Ok(Err((number, channel)));
+                return Ok(SnapshotStart::Ended { number, channel });
             }
             any_readable(Some(channel.0.as_raw_fd()), Some(&handle), left);
         }

@@ -3,9 +3,11 @@
 use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
-/// Why there is no snapshot.
+/// The result of an attempt to take a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoSnapshot {
+pub enum SnapshotResult {
+    /// The snapshot exists.
+    Taken,
     /// The run of this plan ended before that point. Another plan may reach it.
     NotReached,
     /// The program or the settings do not allow snapshots, for this reason.
@@ -132,7 +134,8 @@ mod tests {
     fn plan(schedule: &[(u16, u32)]) -> Plan {
         let segments = schedule.iter().map(|&(thread, points)| Segment { thread: ThreadIx(thread), points });
         let count: u32 = schedule.iter().map(|(_, points)| points).sum();
-        let action = |at| Action { op: Op::Write, site: Site { offset: u64::from(at), ..Site::default() } };
+        let site = |at| Site { offset: u64::from(at), ..Site::default() };
+        let action = |at| Action { op: Op::Write, site: site(at) }.into();
         let prefix = Prefix {
             threads: ["0", "0.1"].iter().map(|id| id.parse().unwrap()).collect(),
             segments: segments.collect(),

@@ -24,7 +24,7 @@ pub fn transfer_schedule(
         let further = stops.get(&(at + 1)).copied().unwrap_or(0);
         for number in [number].into_iter().chain(detour(old, new, matched, at).take(further)) {
             schedule.push(event.thread);
-            actions.push(new.action(&new.events[number]));
+            actions.push(new.action(&new.events[number]).into());
         }
     }
     Prefix {

@@ -70,29 +70,29 @@ pub struct Prefix {
     pub modules: Vec<String>,
     /// The threads to run, each for a number of points.
     pub segments: Vec<Segment>,
-    /// The action expected at each point: one for each point of the segments, or none at all.
-    pub actions: Vec<Action>,
+    /// The action planned at each point: one for each point of the segments, or none at all.
+    pub actions: Vec<PlannedAction>,
     /// How closely to follow the schedule.
     pub fidelity: Fidelity,
 }
 
 impl Prefix {
-    /// Iterates over the points: the thread to run and the action expected of it.
-    pub fn steps(&self) -> impl Iterator<Item = (&ThreadId, Option<&Action>)> {
+    /// Iterates over the points: the thread to run and the action planned for it.
+    pub fn steps(&self) -> impl Iterator<Item = (&ThreadId, Option<&PlannedAction>)> {
         let threads = self.segments.iter().flat_map(|s| core::iter::repeat_n(s.thread, s.points as usize));
         threads.enumerate().map(|(at, thread)| (&self.threads[thread.index()], self.actions.get(at)))
     }
 
-    /// Returns the length of the common prefix of two schedules, in points. If one of them has no expected
+    /// Returns the length of the common prefix of two schedules, in points. If one of them has no planned
     /// actions, only threads are compared.
     #[must_use]
     pub fn common_points(&self, other: &Self) -> usize {
-        let both_expect = !self.actions.is_empty() && !other.actions.is_empty();
-        if both_expect && self.modules != other.modules {
+        let both_have_actions = !self.actions.is_empty() && !other.actions.is_empty();
+        if both_have_actions && self.modules != other.modules {
             return 0;
         }
-        let same = |a: &(&ThreadId, Option<&Action>), b: &(&ThreadId, Option<&Action>)| {
-            a.0 == b.0 && (!both_expect || a.1 == b.1)
+        let same = |a: &(&ThreadId, Option<&PlannedAction>), b: &(&ThreadId, Option<&PlannedAction>)| {
+            a.0 == b.0 && (!both_have_actions || a.1 == b.1)
         };
         self.steps().zip(other.steps()).take_while(|(a, b)| same(a, b)).count()
     }
@@ -105,6 +105,33 @@ pub struct Action {
     pub op: Op,
     /// The site of the operation.
     pub site: Site,
+}
+
+/// What a thread is meant to do at a point of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlannedAction {
+    /// It executes this action.
+    Execute(Action),
+    /// It runs until it blocks, whatever it executes. Only a relaxed prefix can be followed past such a point.
+    RunUntilBlocked,
+}
+
+impl PlannedAction {
+    /// Returns the action to execute, if a particular one is planned.
+    #[must_use]
+    #[inline]
+    pub const fn action(&self) -> Option<&Action> {
+        match self {
+            Self::Execute(action) => Some(action),
+            Self::RunUntilBlocked => None,
+        }
+    }
+}
+
+impl From<Action> for PlannedAction {
+    fn from(action: Action) -> Self {
+        Self::Execute(action)
+    }
 }
 
 /// How closely a prefix is followed.

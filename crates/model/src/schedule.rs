@@ -43,6 +43,20 @@ impl Schedule {
     }
 }
 
+/// The threads that were enabled at a point, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EnabledThreads {
+    /// All of them.
+    pub can_run: u64,
+    /// Those that yield or spin, or that can go on only by a timeout.
+    pub yields: u64,
+}
+
+impl EnabledThreads {
+    /// The number of threads that have a bit.
+    pub const THREADS: usize = u64::BITS as usize;
+}
+
 /// The size of a trace and its context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {

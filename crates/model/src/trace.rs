@@ -176,7 +176,7 @@ impl Trace {
             threads: self.threads.iter().map(|t| t.id.clone()).collect(),
             modules: self.modules.iter().map(|m| m.path.clone()).collect(),
             segments: self.schedule().segments,
-            actions: self.events.iter().map(|e| self.action(e)).collect(),
+            actions: self.events.iter().map(|e| self.action(e).into()).collect(),
             fidelity,
         }
     }

@@ -139,7 +139,7 @@ impl Witness {
             threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
             modules: trace.modules.iter().map(|module| module.path.clone()).collect(),
             segments: Schedule::of(&events).segments,
-            actions: events.iter().map(|event| trace.action(event)).collect(),
+            actions: events.iter().map(|event| trace.action(event).into()).collect(),
             fidelity,
         };
         Plan { prefix, tail: Policy::Fair, conflicts: true, ..trace.plan.clone() }

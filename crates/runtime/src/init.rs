@@ -38,7 +38,7 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
-use unsnarl_sched::{Picker, Script, ThreadSet};
+use unsnarl_sched::{Picker, PrefixSteps, ThreadSet};
 use unsnarl_wire::{
     BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, NO_LEAK_DETECTION, PLAN_RESERVE,
     RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
@@ -261,12 +261,12 @@ unsafe fn begin(header: *mut Header) {
 /// Returns the picker that the plan asks for.
 pub(crate) fn picker(log: &Log) -> Picker {
     let plan = &log.header().plan;
-    let script = Script {
+    let prefix = PrefixSteps {
         segments: log.segments().map(Into::into).collect(),
         actions: log.actions().filter_map(|a| a.unpack()).collect(),
     };
     let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
-    Picker::new(script, fidelity, plan.policy(), plan.seed)
+    Picker::new(prefix, fidelity, plan.policy(), plan.seed)
 }
 
 /// Returns the offset of the kernel's thread id in glibc's thread descriptor, from the symbol meant for

@@ -8,8 +8,8 @@ use core::{
 };
 use unsnarl_model::{Op, ThreadIx};
 use unsnarl_wire::{
-    CALLS_BYTES, Choices, Header, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent, RawModule,
-    RawSegment, RawSpan, RawStack, RawThread, RawWarning,
+    CALLS_BYTES, Header, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEnabled, RawEvent,
+    RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
 };
 
 /// The number of events before more than one page of memory is requested from the kernel at once.
@@ -122,7 +122,7 @@ impl Log {
                 table(h.regions.events, self.count as usize * size_of::<RawEvent>()),
                 table(
                     h.regions.choices,
-                    self.count as usize * usize::from(h.plan.choices) * size_of::<Choices>(),
+                    self.count as usize * usize::from(h.plan.choices) * size_of::<RawEnabled>(),
                 ),
                 table(h.regions.inputs, h.inputs.load(Ordering::Relaxed) as usize),
             ],
@@ -158,10 +158,10 @@ impl Log {
         }
         if h.plan.choices > 0 && saved.tables[5].is_empty() {
             // No choices were recorded: there was only one thread.
-            let only = Choices { can_run: 1, yields: 0 };
+            let only = RawEnabled { can_run: 1, yields: 0 };
             // SAFETY: there is room for as many as the log has events.
             (0..saved.events as usize)
-                .for_each(|at| unsafe { self.entry::<Choices>(regions.choices, at).write(only) });
+                .for_each(|at| unsafe { self.entry::<RawEnabled>(regions.choices, at).write(only) });
         }
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
         counts.into_iter().zip(saved.counts).for_each(|(count, saved)| count.store(saved, Ordering::Release));
@@ -389,11 +389,11 @@ impl Log {
     }
 
     /// Records which threads could run at the next event.
-    pub(crate) fn choices(&self, choices: Choices) {
+    pub(crate) fn choices(&self, choices: RawEnabled) {
         if self.count < self.capacity {
             let table = self.header().regions.choices;
             // SAFETY: there is room for as many as the log has events.
-            unsafe { self.entry::<Choices>(table, self.count as usize).write(choices) };
+            unsafe { self.entry::<RawEnabled>(table, self.count as usize).write(choices) };
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     timers::Timers,
 };
 use alloc::{boxed::Box, vec::Vec};
-use core::{cell::UnsafeCell, mem::MaybeUninit};
+use core::{cell::UnsafeCell, hint::assert_unchecked, mem::MaybeUninit, ptr};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, RunView, ThreadSet};
 
@@ -140,6 +140,14 @@ impl Runtime {
         crate::tracer::abandon();
         // SAFETY: the caller is the running thread.
         unsafe { *RUNTIME.1.get() = 0 };
+    }
+
+    /// Tells the compiler that `self` is at a constant address. If a single caller loads the reference from
+    /// memory, the compiler cannot derive this, and hot paths would keep the address in a register.
+    #[inline(always)]
+    pub(crate) fn assume_single(&self) {
+        // SAFETY: `begin` puts the only runtime there before any reference to it exists.
+        unsafe { assert_unchecked(ptr::eq(self, RUNTIME.0.get().cast())) };
     }
 
     /// Sets the thread pointer of the current thread.

@@ -16,7 +16,7 @@ use crate::{
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
 use unsnarl_sched::{Diverged, Pick, RunView, changes_nothing};
-use unsnarl_wire::{Choices, RawEvent};
+use unsnarl_wire::{RawEnabled, RawEvent};
 
 /// The reason why a thread's turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,7 @@ impl Runtime {
     /// A thread with a pending asynchronous cancellation unwinds from here.
     #[inline]
     pub(crate) extern "C-unwind" fn turn(&mut self, op: Op, addr: usize, pc: u64) {
+        self.assume_single();
         let state = &mut self.state;
         if state.is_quiet(pc) {
             state.muted = true;
@@ -94,6 +95,7 @@ impl Runtime {
     }
 
     fn wait_once(&mut self, pending: Pending) -> Turn {
+        self.assume_single();
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
@@ -169,6 +171,7 @@ impl Runtime {
 
     #[inline]
     fn pick(&mut self) -> ThreadIx {
+        self.assume_single();
         let Self { picker, state } = self;
         if state.polled > 0 || state.ready.is_empty() {
             stack::run_isolated(|| state.poll_environment());
@@ -229,6 +232,7 @@ impl Runtime {
 
     #[inline]
     fn leave_to(&mut self, to: ThreadIx) {
+        self.assume_single();
         let state = &mut self.state;
         state.switch_flags = if state.could_continue() { Flags::PREEMPTS } else { Flags::NONE };
         state.previous = state.current;
@@ -316,6 +320,7 @@ impl Runtime {
 
     #[inline]
     fn append(&mut self, op: Op, flags: Flags, event: RawEvent, operation: (u64, u64, u64)) -> u64 {
+        self.assume_single();
         let state = &mut self.state;
         if state.muted {
             state.muted = false;
@@ -402,7 +407,7 @@ impl crate::state::State {
 
     /// Records which threads could run now.
     fn record_choices(&mut self) {
-        let mut choices = Choices::default();
+        let mut choices = RawEnabled::default();
         for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
         {
             let bit = 1 << thread.index();
@@ -417,7 +422,7 @@ impl crate::state::State {
     fn record_single_choice(&mut self, pick: &Pick) {
         if let Pick::Run(thread) = pick {
             let can_run = if thread.index() < 64 { 1 << thread.index() } else { 0 };
-            self.log.choices(Choices { can_run, ..Choices::default() });
+            self.log.choices(RawEnabled { can_run, ..RawEnabled::default() });
         }
     }
 

@@ -21,14 +21,14 @@ mod set;
 mod spin_detector;
 mod toy;
 
-pub use prefix::Script;
+pub use prefix::PrefixSteps;
 pub use rng::Rng;
 pub use set::ThreadSet;
 pub use spin_detector::{SpinDetector, changes_nothing};
 pub use toy::Toy;
 
 use alloc::boxed::Box;
-use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
+use unsnarl_model::{Action, Fidelity, PlannedAction, Policy, ThreadIx};
 
 /// The state of the run that a picker may see.
 pub trait RunView {
@@ -60,6 +60,13 @@ pub trait RunView {
     fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
 
+/// Returns whether the thread's next operation is the planned one. It never is where the thread is to run
+/// until it blocks.
+#[inline]
+fn is_about_to(world: &impl RunView, thread: ThreadIx, planned: &PlannedAction) -> bool {
+    planned.action().is_some_and(|action| world.is_about_to(thread, action))
+}
+
 /// A picker's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
@@ -87,7 +94,7 @@ pub struct Diverged {
 /// Decides a run: first by the plan's prefix, then by its policy.
 #[derive(Debug)]
 pub struct Picker {
-    script: Option<PrefixFollower>,
+    prefix: Option<PrefixFollower>,
     /// The scheduler that decides before the policy begins.
     before: Option<fair::Fair>,
     tail: Tail,
@@ -112,10 +119,10 @@ enum Tail {
 impl Picker {
     /// Creates a picker for a plan's prefix and the policy after it.
     #[must_use]
-    pub fn new(script: Script, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
-        let script = (!script.segments.is_empty()).then(|| match fidelity {
-            Fidelity::Exact => PrefixFollower::Exact(prefix::Exact::new(script)),
-            Fidelity::Relaxed => PrefixFollower::Relaxed(relaxed::Relaxed::new(script)),
+    pub fn new(prefix: PrefixSteps, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
+        let prefix = (!prefix.segments.is_empty()).then(|| match fidelity {
+            Fidelity::Exact => PrefixFollower::Exact(prefix::Exact::new(prefix)),
+            Fidelity::Relaxed => PrefixFollower::Relaxed(relaxed::Relaxed::new(prefix)),
         });
         let tail = match tail {
             Policy::Stop => Tail::Stop,
@@ -125,7 +132,7 @@ impl Picker {
             Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
             Policy::Race { first, second } => Tail::RaceDirected(race_directed(first, second, seed)),
         };
-        Self { script, before: None, tail }
+        Self { prefix, before: None, tail }
     }
 
     /// Defers the policy until [`begin`](Self::begin) is called: until then threads run without preemptions,
@@ -151,14 +158,14 @@ impl Picker {
     /// Picks the next thread; some thread must be ready or waiting for a timeout.
     #[inline]
     pub fn pick(&mut self, world: &impl RunView) -> Pick {
-        if let Some(follow) = &mut self.script {
+        if let Some(follow) = &mut self.prefix {
             let pick = match follow {
                 PrefixFollower::Exact(exact) => exact.pick(world),
                 PrefixFollower::Relaxed(relaxed) => relaxed.pick(world),
             };
             match pick {
                 Some(pick) => return pick,
-                None => self.script = None,
+                None => self.prefix = None,
             }
         }
         if let Some(fair) = &mut self.before {
@@ -201,7 +208,7 @@ mod tests {
     #[test]
     fn deferred_policy_decides_as_if_started_there() {
         for policy in [Policy::Random, Policy::Pos, Policy::Pct { depth: 3, steps: 20 }] {
-            let picker = || Picker::new(Script::default(), Fidelity::Exact, policy, 7);
+            let picker = || Picker::new(PrefixSteps::default(), Fidelity::Exact, policy, 7);
             let (mut waiting, mut toy) = (picker().deferred(), Toy::new(3));
             assert_eq!(
                 picks(&mut waiting, &mut toy, 50),
@@ -217,7 +224,7 @@ mod tests {
 
     #[test]
     fn plan_ending_with_prefix_is_not_deferred() {
-        let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).deferred();
+        let mut picker = Picker::new(PrefixSteps::default(), Fidelity::Exact, Policy::Stop, 0).deferred();
         assert_eq!(picker.pick(&Toy::new(1)), Pick::End);
     }
 }

@@ -17,7 +17,7 @@
 //! next segment. In the latter case this segment is over: the thread took a shorter path and must not execute
 //! what the schedule has for later.
 
-use crate::{Pick, RunView, Script};
+use crate::{Pick, PrefixSteps, RunView, is_about_to};
 use unsnarl_model::ThreadIx;
 
 /// The number of operations off the expected path after which a thread counts as lost.
@@ -25,7 +25,7 @@ const MAX_OFF_PATH: u32 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Relaxed {
-    script: Script,
+    prefix: PrefixSteps,
     segment: usize,
     /// The number of schedule points of the current segment that are done or were skipped.
     done: u32,
@@ -36,14 +36,14 @@ pub(crate) struct Relaxed {
 }
 
 impl Relaxed {
-    pub(crate) const fn new(script: Script) -> Self {
-        Self { script, segment: 0, done: 0, first_action: 0, off_path: 0 }
+    pub(crate) const fn new(prefix: PrefixSteps) -> Self {
+        Self { prefix, segment: 0, done: 0, first_action: 0, off_path: 0 }
     }
 
     /// Picks the next thread; returns `None` at the end of the schedule.
     pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         loop {
-            let segment = *self.script.segments.get(self.segment)?;
+            let segment = *self.prefix.segments.get(self.segment)?;
             if self.done < segment.points
                 && let Some(thread) = world.resolve_thread(segment.thread)
                 && (world.ready().contains(thread) || world.by_timeout().contains(thread))
@@ -60,14 +60,14 @@ impl Relaxed {
 
     /// Returns whether the thread's next operation still belongs to the current segment; counts it if so.
     fn continues_segment(&mut self, world: &impl RunView, thread: ThreadIx) -> bool {
-        let segment = self.script.segments[self.segment];
-        if self.script.actions.is_empty() {
+        let segment = self.prefix.segments[self.segment];
+        if self.prefix.actions.is_empty() {
             self.done += 1;
             return true;
         }
         let end = self.first_action + segment.points as usize;
-        let left = &self.script.actions[self.first_action + self.done as usize..end];
-        if let Some(skipped) = left.iter().position(|action| world.is_about_to(thread, action)) {
+        let left = &self.prefix.actions[self.first_action + self.done as usize..end];
+        if let Some(skipped) = left.iter().position(|planned| is_about_to(world, thread, planned)) {
             self.done += skipped as u32 + 1;
             self.off_path = 0;
             return true;
@@ -81,11 +81,15 @@ impl Relaxed {
 
     /// Returns whether the thread is at the beginning of its next segment.
     fn next_segment_begins(&self, world: &impl RunView, thread: ThreadIx) -> bool {
-        let here = self.script.segments[self.segment];
+        let here = self.prefix.segments[self.segment];
         let mut at = self.first_action + here.points as usize;
-        for segment in &self.script.segments[self.segment + 1..] {
+        for segment in &self.prefix.segments[self.segment + 1..] {
             if segment.thread == here.thread {
-                return self.script.actions.get(at).is_some_and(|action| world.is_about_to(thread, action));
+                return self
+                    .prefix
+                    .actions
+                    .get(at)
+                    .is_some_and(|planned| is_about_to(world, thread, planned));
             }
             at += segment.points as usize;
         }
@@ -100,10 +104,10 @@ mod tests {
     use alloc::vec::Vec;
     use unsnarl_model::{Action, ModuleIx, Op, Segment, Site};
 
-    /// Creates a script from (thread, sites of its segment).
-    fn script(parts: &[(u16, &[u64])]) -> Relaxed {
-        let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } };
-        Relaxed::new(Script {
+    /// Creates a prefix from (thread, sites of its segment).
+    fn prefix(parts: &[(u16, &[u64])]) -> Relaxed {
+        let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } }.into();
+        Relaxed::new(PrefixSteps {
             segments: parts
                 .iter()
                 .map(|(t, sites)| Segment { thread: ThreadIx(*t), points: sites.len() as u32 })
@@ -112,7 +116,7 @@ mod tests {
         })
     }
 
-    /// Runs threads along their lists of sites under the script; returns what was executed.
+    /// Runs threads along their lists of sites under the prefix; returns what was executed.
     fn execute(relaxed: &mut Relaxed, threads: &[&[u64]]) -> Vec<(u16, u64)> {
         let mut toy = Toy::new(threads.len() as u16);
         let mut at = alloc::vec![0; threads.len()];
@@ -136,19 +140,19 @@ mod tests {
 
     #[test]
     fn expected_path_is_followed_by_segments() {
-        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
+        let mut relaxed = prefix(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
         assert_eq!(execute(&mut relaxed, &[&[1, 2, 3], &[11]]), [(0, 1), (0, 2), (1, 11), (0, 3)]);
     }
 
     #[test]
     fn disabled_thread_loses_rest_of_segment() {
-        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
+        let mut relaxed = prefix(&[(0, &[1, 2]), (1, &[11])]);
         assert_eq!(execute(&mut relaxed, &[&[1], &[11]]), [(0, 1), (1, 11)]);
     }
 
     #[test]
     fn detour_runs_until_path_is_rejoined() {
-        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
+        let mut relaxed = prefix(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
         let executed = execute(&mut relaxed, &[&[1, 7, 8, 2, 3], &[11]]);
         assert_eq!(executed, [(0, 1), (0, 7), (0, 8), (0, 2), (1, 11), (0, 3)]);
     }
@@ -156,16 +160,16 @@ mod tests {
     #[test]
     fn shortcut_stops_at_next_segment() {
         // The loop at 1 is left at once; 3 must still wait for the other thread's 11.
-        let mut relaxed = script(&[(0, &[1, 1, 1]), (1, &[11]), (0, &[3])]);
+        let mut relaxed = prefix(&[(0, &[1, 1, 1]), (1, &[11]), (0, &[3])]);
         assert_eq!(execute(&mut relaxed, &[&[1, 3], &[11]]), [(0, 1), (1, 11), (0, 3)]);
     }
 
     #[test]
     fn thread_off_path_is_left_when_it_ends_or_spins() {
-        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
+        let mut relaxed = prefix(&[(0, &[1, 2]), (1, &[11])]);
         assert_eq!(execute(&mut relaxed, &[&[7, 8], &[11]]), [(0, 7), (0, 8), (1, 11)]);
 
-        let mut relaxed = script(&[(0, &[1]), (1, &[11])]);
+        let mut relaxed = prefix(&[(0, &[1]), (1, &[11])]);
         let mut toy = Toy::new(2);
         toy.next(ThreadIx(0), Op::Write, 7);
         toy.set_yields(ThreadIx(0), true);

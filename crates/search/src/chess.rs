@@ -11,7 +11,7 @@
 //! of them.
 
 use crate::{
-    Choice, CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
+    CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
     fairness::{Fairness, bits},
     state::{StateHash, mix},
 };
@@ -19,7 +19,7 @@ use std::{
     collections::{HashSet, VecDeque},
     rc::Rc,
 };
-use unsnarl_model::{Fidelity, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_model::{EnabledThreads, Fidelity, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
 
 /// A systematic search up to a number of preemptions.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ fn key(state: &StateHash, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
 }
 
 /// Returns whether this preempts a thread that could have continued.
-fn preempts(choice: Choice, before: Option<ThreadIx>, thread: ThreadIx) -> bool {
+fn preempts(choice: EnabledThreads, before: Option<ThreadIx>, thread: ThreadIx) -> bool {
     before.is_some_and(|before| {
         before != thread && (choice.can_run & !choice.yields) >> before.index() & 1 == 1
     })
@@ -191,7 +191,7 @@ impl Strategy for Chess {
         if Some(backtrack_point.pass) != self.places.map(|places| places as u64) {
             return;
         }
-        if steps.threads.len() > Choice::THREADS {
+        if steps.threads.len() > EnabledThreads::THREADS {
             self.incomplete_reason = Some(IncompleteReason::Threads(steps.threads.len()));
             return;
         }
@@ -276,7 +276,7 @@ mod tests {
                 .pop_front()
                 .unwrap_or_else(|| if goes_on { current } else { set.trailing_zeros() as usize });
             steps.events.push(event(program, &done, current));
-            steps.choices.push(Choice { can_run: set, yields: 0 });
+            steps.choices.push(EnabledThreads { can_run: set, yields: 0 });
             done[current] += 1;
         }
     }

@@ -5,7 +5,7 @@
 //! scheduled. A loop that waits for another thread therefore ends after finitely many rounds, and no schedule
 //! in which every thread gets its turn is lost.
 
-use crate::Choice;
+use unsnarl_model::EnabledThreads;
 
 /// A set of threads as bits.
 type ThreadBits = u64;
@@ -34,7 +34,7 @@ impl Fairness {
     }
 
     /// Records a step of the thread, with the choice before it and the threads enabled after it.
-    pub(crate) fn step(&mut self, thread: usize, before: Choice, after: ThreadBits) {
+    pub(crate) fn step(&mut self, thread: usize, before: EnabledThreads, after: ThreadBits) {
         let bit = 1 << thread;
         for other in 0..64 {
             self.after[other] &= !bit;
@@ -70,7 +70,7 @@ mod tests {
     fn spinning_thread_must_yield_the_second_time() {
         // Thread 0 spins, thread 1 can always run.
         let mut fairness = Fairness::new();
-        let choice = Choice { can_run: 0b11, yields: 0b01 };
+        let choice = EnabledThreads { can_run: 0b11, yields: 0b01 };
         assert_eq!(fairness.allowed(0b11), 0b11);
         fairness.step(0, choice, 0b11);
         assert_eq!(fairness.allowed(0b11), 0b11, "the first yield opens the window");
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn threads_that_do_not_yield_are_never_blocked() {
         let mut fairness = Fairness::new();
-        let choice = Choice { can_run: 0b11, yields: 0 };
+        let choice = EnabledThreads { can_run: 0b11, yields: 0 };
         (0..10).for_each(|_| fairness.step(0, choice, 0b11));
         assert_eq!(fairness.allowed(0b11), 0b11);
     }

@@ -26,7 +26,7 @@ pub use portfolio::Portfolio;
 pub use race::RaceDirected;
 pub use walk::SeedSweep;
 
-use unsnarl_model::{Conflict, Event, Module, Places, Plan, Site, SiteIx, ThreadId, Trace};
+use unsnarl_model::{Conflict, EnabledThreads, Event, Module, Places, Plan, Site, SiteIx, ThreadId, Trace};
 
 /// An order in which to try plans.
 ///
@@ -97,7 +97,7 @@ pub struct RunSteps {
     /// The events. Site numbers mean the same in every run.
     pub events: Vec<Event>,
     /// The enabled threads at each event.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<EnabledThreads>,
     /// True if the run ended by itself.
     pub ended: bool,
 }
@@ -105,7 +105,7 @@ pub struct RunSteps {
 impl RunSteps {
     /// Returns the steps of a trace.
     #[must_use]
-    pub fn of(trace: &Trace, choices: Vec<Choice>, ended: bool) -> Self {
+    pub fn of(trace: &Trace, choices: Vec<EnabledThreads>, ended: bool) -> Self {
         // A trace numbers its sites in the order of appearance, so those numbers differ between runs.
         let number = |site: Site| SiteIx(site.offset as u32 ^ u32::from(site.module.0) << 24);
         let events = trace.events.iter().map(|event| Event { site: number(trace.site(event)), ..*event });
@@ -116,20 +116,6 @@ impl RunSteps {
             ended,
         }
     }
-}
-
-/// The enabled threads at a point, as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Choice {
-    /// All enabled threads.
-    pub can_run: u64,
-    /// Those that yield.
-    pub yields: u64,
-}
-
-impl Choice {
-    /// The number of threads that can be distinguished.
-    pub const THREADS: usize = u64::BITS as usize;
 }
 
 /// A strategy and its knowledge.

@@ -1,10 +1,7 @@
 //! Tests of preemptions: why one is needed, shown by a run without it.
 
-use crate::{
-    Runner,
-    dynamic::script::{RUN_UNTIL_BLOCKED, prefix_of},
-};
-use unsnarl_model::{Action, Flags, Outcome, Plan, Policy, ThreadIx, Trace};
+use crate::{Runner, dynamic::segment_order::prefix_of};
+use unsnarl_model::{Flags, Outcome, Plan, PlannedAction, Policy, ThreadIx, Trace};
 
 /// A preemption of a trace, and the outcome if the thread is not preempted there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,14 +36,14 @@ pub fn test_preemptions<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<
 fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
     let thread = trace.events[event - 1].thread;
     let (before, after) = trace.events.split_at(event);
-    let actions_of = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, Action)> {
+    let actions_of = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, PlannedAction)> {
         let selected = events.iter().filter(|event| (event.thread == thread) == own);
-        selected.map(|event| (event.thread, trace.action(event))).collect()
+        selected.map(|event| (event.thread, trace.action(event).into())).collect()
     };
-    let mut steps: Vec<(ThreadIx, Action)> =
-        before.iter().map(|event| (event.thread, trace.action(event))).collect();
+    let mut steps: Vec<(ThreadIx, PlannedAction)> =
+        before.iter().map(|event| (event.thread, trace.action(event).into())).collect();
     steps.extend(actions_of(after, true));
-    steps.push((thread, RUN_UNTIL_BLOCKED));
+    steps.push((thread, PlannedAction::RunUntilBlocked));
     steps.extend(actions_of(after, false));
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }

@@ -65,7 +65,7 @@ fn check_prefix(prefix: &Prefix) -> CheckResult {
         prefix.actions.is_empty() || prefix.actions.len() as u64 == points,
         "it has neither no actions nor one for each point",
     )?;
-    prefix.actions.iter().try_for_each(|action| {
+    prefix.actions.iter().filter_map(|planned| planned.action()).try_for_each(|action| {
         let exists = usize::from(action.site.module.0) < prefix.modules.len();
         require(exists, "an action is in a module that does not exist")
     })

@@ -3,8 +3,8 @@
 use crate::bytes::{ByteCursor, Codec, Malformed, put_length, put_zigzag};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
-    Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Side,
-    Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
+    Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program, RunLimits,
+    Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
 };
 
 /// Encodes a struct as its fields in order.
@@ -34,7 +34,7 @@ fields! {
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }
     Prefix {
-        threads: Vec<ThreadId>, modules: Vec<String>, segments: Vec<Segment>, actions: Vec<Action>,
+        threads: Vec<ThreadId>, modules: Vec<String>, segments: Vec<Segment>, actions: Vec<PlannedAction>,
         fidelity: Fidelity,
     }
     Segment { thread: ThreadIx, points: u32 }
@@ -77,6 +77,23 @@ impl Codec for Input {
             result: from.array().map(i64::from_le_bytes)?,
             bytes: Vec::take(from)?,
         })
+    }
+}
+
+/// The action that stands for [`PlannedAction::RunUntilBlocked`] in a file: no instruction has this offset.
+const RUN_UNTIL_BLOCKED: Action =
+    Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
+
+impl Codec for PlannedAction {
+    const LEAST: usize = Action::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.action().unwrap_or(&RUN_UNTIL_BLOCKED).put(out);
+    }
+
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+        let action = Action::take(from)?;
+        Ok(if action == RUN_UNTIL_BLOCKED { Self::RunUntilBlocked } else { Self::Execute(action) })
     }
 }
 
@@ -298,7 +315,7 @@ mod tests {
             growth::<Module>(),
             growth::<ThreadId>(),
             growth::<Segment>(),
-            growth::<Action>(),
+            growth::<PlannedAction>(),
             growth::<Thread>(),
             growth::<Site>(),
             growth::<Backtrace>(),

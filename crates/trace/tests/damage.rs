@@ -202,7 +202,7 @@ fn inconsistent_parts_are_rejected() {
             "plan",
             Box::new(move |t| {
                 t.plan = t.replay_plan();
-                t.plan.prefix.actions[4] = Action { op: Op::Lock, site: far };
+                t.plan.prefix.actions[4] = Action { op: Op::Lock, site: far }.into();
             }),
         ),
     ];

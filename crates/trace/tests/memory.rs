@@ -117,7 +117,7 @@ fn worst_case_traces_stay_within_memory_limit() {
 
     let mut plan = looping::trace(1);
     plan.plan = plan.replay_plan();
-    let action = Action { op: Op::Lock, site: Site { module: ModuleIx(0), offset: 0 } };
+    let action = Action { op: Op::Lock, site: Site { module: ModuleIx(0), offset: 0 } }.into();
     plan.plan.prefix.actions = vec![action; 1_000_000];
     plan.plan.prefix.segments = vec![Segment { thread: ThreadIx(0), points: 1 }; 1_000_000];
     assert!(decode(&encode(&plan)).is_ok());

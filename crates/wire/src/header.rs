@@ -2,6 +2,7 @@
 
 use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use unsnarl_model::EnabledThreads;
 
 /// The maximum number of threads that a run may create.
 pub const MAX_THREADS: usize = 1 << 16;
@@ -87,7 +88,7 @@ pub struct Regions {
     pub stacks_end: u64,
     /// [`RawEvent`]s.
     pub events: u64,
-    /// [`Choices`] for each event, if the plan asks for them.
+    /// [`RawEnabled`] for each event, if the plan asks for them.
     pub choices: u64,
     /// [`PlanThread`]s.
     pub plan_threads: u64,
@@ -134,7 +135,7 @@ impl Regions {
         let log = up(stacks_end + 2 * ONE_STACK_BYTES);
         let choices = up(log + events * size_of::<RawEvent>() as u64);
         // The plan comes last, so that the other offsets do not depend on its size.
-        let plan_threads = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
+        let plan_threads = up(choices + events * plan.choices as u64 * size_of::<RawEnabled>() as u64);
         let plan_modules = up(plan_threads + plan.threads * size_of::<PlanThread>() as u64);
         let plan_segments = up(plan_modules + plan.modules * size_of::<RawModule>() as u64);
         let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
@@ -321,14 +322,20 @@ impl RawInput {
     }
 }
 
-/// The threads that could have run instead of the event's: a bit for each of the first 64.
+/// The threads that could have run instead of the event's, see [`EnabledThreads`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Choices {
-    /// All threads that could run.
+pub struct RawEnabled {
+    /// See [`EnabledThreads::can_run`].
     pub can_run: u64,
-    /// Those that yield or spin, or that could go on only by a timeout.
+    /// See [`EnabledThreads::yields`].
     pub yields: u64,
+}
+
+impl From<RawEnabled> for EnabledThreads {
+    fn from(RawEnabled { can_run, yields }: RawEnabled) -> Self {
+        Self { can_run, yields }
+    }
 }
 
 /// The head of a stack copy.

@@ -21,8 +21,8 @@ mod steps;
 
 pub use event::RawEvent;
 pub use header::{
-    CALLS_BYTES, Choices, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES,
-    MAX_PATH, MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, RawConflict, RawInput, RawModule, RawStack,
+    CALLS_BYTES, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
+    MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, RawConflict, RawEnabled, RawInput, RawModule, RawStack,
     RawThread, RawWarning, Regions,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};

@@ -1,6 +1,6 @@
 //! A plan as the runtime reads it.
 
-use unsnarl_model::{Action, ModuleIx, Op, Policy, Segment, Site, ThreadIx};
+use unsnarl_model::{Action, ModuleIx, Op, PlannedAction, Policy, Segment, Site, ThreadIx};
 
 /// The scalar values of a plan.
 #[repr(C)]
@@ -163,9 +163,9 @@ pub struct RawSpan {
     pub end: u64,
 }
 
-/// An action of a plan: operation (8 bits), module (16), offset (40).
+/// A planned action: operation (8 bits), module (16), offset (40).
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawAction(pub u64);
 
 impl From<Segment> for RawSegment {
@@ -180,21 +180,29 @@ impl From<RawSegment> for Segment {
     }
 }
 
-impl From<Action> for RawAction {
-    fn from(action: Action) -> Self {
-        let Site { module, offset } = action.site;
-        Self((action.op as u64) << 56 | u64::from(module.0) << 40 | (offset & ((1 << 40) - 1)))
+impl From<PlannedAction> for RawAction {
+    fn from(planned: PlannedAction) -> Self {
+        let PlannedAction::Execute(Action { op, site }) = planned else { return Self::RUN_UNTIL_BLOCKED };
+        Self((op as u64) << 56 | u64::from(site.module.0) << 40 | (site.offset & MAX_OFFSET))
     }
 }
 
 impl RawAction {
-    /// Returns the action; `None` if the memory was damaged.
+    /// Stands for [`PlannedAction::RunUntilBlocked`]: no instruction has this offset.
+    const RUN_UNTIL_BLOCKED: Self = Self((Op::Exit as u64) << 56 | MAX_OFFSET);
+
+    /// Returns the planned action; `None` if the memory was damaged.
     #[must_use]
-    pub fn unpack(self) -> Option<Action> {
-        let site = Site { module: ModuleIx((self.0 >> 40) as u16), offset: self.0 & ((1 << 40) - 1) };
-        Some(Action { op: Op::from_number((self.0 >> 56) as u8)?, site })
+    pub fn unpack(self) -> Option<PlannedAction> {
+        if self == Self::RUN_UNTIL_BLOCKED {
+            return Some(PlannedAction::RunUntilBlocked);
+        }
+        let site = Site { module: ModuleIx((self.0 >> 40) as u16), offset: self.0 & MAX_OFFSET };
+        Some(Action { op: Op::from_number((self.0 >> 56) as u8)?, site }.into())
     }
 }
+
+const MAX_OFFSET: u64 = (1 << 40) - 1;
 
 #[cfg(test)]
 mod tests {
@@ -212,7 +220,9 @@ mod tests {
     #[test]
     fn actions_round_trip() {
         let action = Action { op: Op::Sleep, site: Site { module: ModuleIx(511), offset: 0x12_3456_789a } };
-        assert_eq!(RawAction::from(action).unpack(), Some(action));
+        for planned in [PlannedAction::Execute(action), PlannedAction::RunUntilBlocked] {
+            assert_eq!(RawAction::from(planned).unpack(), Some(planned));
+        }
         assert_eq!(RawAction(u64::MAX).unpack(), None);
     }
 }

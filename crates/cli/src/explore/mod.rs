@@ -28,11 +28,13 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Conflict, ConflictKind, Module, OutcomeKind, Plan, Policy, Program, Trace};
+use unsnarl_model::{
+    Conflict, ConflictKind, EnabledThreads, Module, OutcomeKind, Plan, Policy, Program, Trace,
+};
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, Choice, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, RaceDirected, RunSteps,
-    RunSummary, SeedSweep, Strategy,
+    Chess, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, RaceDirected, RunSteps, RunSummary,
+    SeedSweep, Strategy,
 };
 
 /// Search for a failing schedule and save its trace
@@ -380,8 +382,7 @@ impl SearchOptions {
         {
             return Ok(attempt);
         }
-        let choices = run.choices().iter().map(|c| Choice { can_run: c.can_run, yields: c.yields });
-        let choices: Vec<Choice> = choices.collect();
+        let choices = run.choices();
         let diverged = run.divergence().is_some();
         let mut trace = run.trace();
         if plan.choices {
@@ -495,7 +496,7 @@ impl Explore {
                 return format!(
                     "not all  this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
                      next     another --strategy, such as portfolio\n",
-                    Choice::THREADS
+                    EnabledThreads::THREADS
                 );
             }
             Some(IncompleteReason::CutOff) => {

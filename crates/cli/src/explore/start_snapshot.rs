@@ -2,6 +2,7 @@
 
 use crate::pool::Pool;
 use anyhow::Result;
+use unsnarl_exec::SnapshotResult;
 use unsnarl_model::Plan;
 
 /// The snapshot at the creation of the program's first thread.
@@ -19,7 +20,7 @@ impl StartSnapshot {
         let Some(plan) = common.filter(|_| !self.refused) else { return Ok(()) };
         let points = plan.prefix.segments[0].points as usize;
         for snapshot in pool.each(|executor| executor.take_snapshot(plan, points)) {
-            self.refused |= snapshot?.is_err();
+            self.refused |= snapshot? != SnapshotResult::Taken;
         }
         Ok(())
     }

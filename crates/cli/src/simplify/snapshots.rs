@@ -5,8 +5,8 @@
 use crate::pool::Pool;
 use anyhow::Result;
 use std::time::Duration;
-use unsnarl_exec::NoSnapshot;
-use unsnarl_model::{Op, Plan, Prefix};
+use unsnarl_exec::SnapshotResult;
+use unsnarl_model::{Op, Plan, PlannedAction, Prefix};
 
 /// Shorter runs are made from the start.
 const WORTH: Duration = Duration::from_millis(2);
@@ -58,12 +58,12 @@ impl Snapshots {
         for points in places {
             for answer in pool.each(|executor| executor.take_snapshot(plan, points)) {
                 match answer? {
-                    Ok(()) => {}
-                    Err(NoSnapshot::Refused(reason)) if points == start => {
+                    SnapshotResult::Taken => {}
+                    SnapshotResult::Refused(reason) if points == start => {
                         self.refused = Some(reason);
                         return Ok(());
                     }
-                    Err(_) => self.failed += 1,
+                    SnapshotResult::NotReached | SnapshotResult::Refused(_) => self.failed += 1,
                 }
             }
         }
@@ -79,11 +79,12 @@ impl Snapshots {
 
 /// Returns the number of points up to the first thread creation, which are the same in all schedules.
 fn forced(prefix: &Prefix) -> usize {
-    prefix.actions.iter().position(|action| action.op == Op::Create).map_or(0, |create| create + 1)
+    let creates = |planned: &PlannedAction| planned.action().is_some_and(|action| action.op == Op::Create);
+    prefix.actions.iter().position(creates).map_or(0, |create| create + 1)
 }
 
 /// Returns the number of points before the first one that only lets a thread run on.
 fn expected(prefix: &Prefix) -> usize {
-    let nowhere = |offset: u64| offset == u64::MAX;
-    prefix.actions.iter().position(|action| nowhere(action.site.offset)).unwrap_or(prefix.actions.len())
+    let runs_on = |planned: &PlannedAction| *planned == PlannedAction::RunUntilBlocked;
+    prefix.actions.iter().position(runs_on).unwrap_or(prefix.actions.len())
 }

@@ -34,20 +34,27 @@ pub(super) struct TestBinary {
     pub(super) source: String,
 }
 
+/// The result of a build by cargo.
+pub(super) enum BuildResult {
+    Built(BuiltTests),
+    /// Cargo's exit status.
+    Failed(i32),
+}
+
 /// The binaries that cargo has built.
-pub(super) struct Built {
+pub(super) struct BuiltTests {
     pub(super) binaries: Vec<TestBinary>,
     /// There are documentation tests, which are compiled only while they are run.
     pub(super) doc_tests: bool,
 }
 
-/// Builds the tests; returns cargo's exit status if that fails.
-pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
+/// Builds the tests.
+pub(super) fn build(call: &CargoCall<'_>) -> Result<BuildResult> {
     let rest = without_message_format(call.rest);
     let building = [&[OsString::from("--no-run")], &rest[..]].concat();
     let status = cargo(call, &building)?;
     if status != 0 {
-        return Ok(Err(status));
+        return Ok(BuildResult::Failed(status));
     }
     let answer = command(call)?
         .args(["--message-format", "json-render-diagnostics", "--config", &runner()?])
@@ -62,7 +69,7 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
         bail!("cargo did not report its test binaries:\n{}", stderr.trim_end());
     }
     let binaries = read(&answer.stdout)?;
-    Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
+    Ok(BuildResult::Built(BuiltTests { binaries, doc_tests: stderr.contains("Doc-tests ") }))
 }
 
 /// Returns the cargo setting that makes this program the runner of tests.

@@ -17,7 +17,7 @@ use crate::{
     wrap::cargo::CargoCall,
 };
 use anyhow::Result;
-use binaries::TestBinary;
+use binaries::{BuildResult, TestBinary};
 use listing::Test;
 use std::{
     path::PathBuf,
@@ -57,8 +57,8 @@ struct TestReport {
 pub(crate) fn explore(options: &SearchOptions, call: &CargoCall<'_>) -> Result<Verdict> {
     options.check_outputs()?;
     let built = match binaries::build(call)? {
-        Ok(built) => built,
-        Err(status) => return Ok(Verdict::Status(status)),
+        BuildResult::Built(built) => built,
+        BuildResult::Failed(status) => return Ok(Verdict::Status(status)),
     };
     let lists = built.binaries.iter().map(listing::tests).collect::<Result<Vec<_>>>()?;
     let mut suite = Suite { options, interrupt: interrupt()?, failures: 0 };

@@ -5,12 +5,12 @@ use crate::{
     expectation::{Expectation, Schedules},
 };
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
-use unsnarl_exec::{Executor, Run, Settings};
+use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{
     Fidelity, OutcomeKind, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Site, Trace,
     signal_name,
 };
-use unsnarl_search::{Choice, Portfolio, RunSteps, RunSummary, Search};
+use unsnarl_search::{Portfolio, RunSteps, RunSummary, Search};
 use unsnarl_symbols::{Frame, Symbols};
 
 const SEEDS: u64 = 50;
@@ -42,7 +42,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     for seed in 0..seeds {
         let plan = Plan { choices: true, ..plan(seed) };
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
-        let choices = choices_of(&ran);
+        let choices = ran.choices();
         let trace = ran.trace();
         if !from_checkpoint && trace.events.len() < LONG {
             enabled::compare(&trace, &choices).map_err(|reason| format!("seed {seed}: {reason}"))?;
@@ -151,7 +151,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
         let single_thread_points = ran.single_thread_points();
-        let choices = choices_of(&ran);
+        let choices = ran.choices();
         let trace = ran.trace();
         let name = plan.tail.name();
         if expected.correct {
@@ -218,13 +218,6 @@ pub(crate) fn executor(
         path,
     };
     Executor::new(program, settings).map_err(|e| e.to_string())
-}
-
-/// Returns the threads that could run at each event.
-fn choices_of(ran: &Run<'_>) -> Vec<Choice> {
-    let choice =
-        |choices: &unsnarl_exec::Choices| Choice { can_run: choices.can_run, yields: choices.yields };
-    ran.choices().iter().map(choice).collect()
 }
 
 pub(crate) fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String> {

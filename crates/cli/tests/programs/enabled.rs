@@ -1,8 +1,7 @@
 //! Compares the runtime's own model of synchronisation with the one that the analyses use, event by event: before each
 //! event, both must agree on which threads could run.
 
-use unsnarl_model::{Event, Op, Trace};
-use unsnarl_search::Choice;
+use unsnarl_model::{EnabledThreads, Event, Op, Trace};
 use unsnarl_semantics::{Contradiction, Enabled, Machine, OpResult, Operation, Step};
 
 /// The number of comparisons.
@@ -22,7 +21,7 @@ fn is_unknown(step: &Step) -> bool {
 }
 
 /// Compares the threads that could run by the runtime with those that could run by the events.
-pub(crate) fn compare(trace: &Trace, choices: &[Choice]) -> Result<Compared, String> {
+pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compared, String> {
     let mut compared = Compared::default();
     let mut next: Vec<Vec<usize>> = vec![Vec::new(); trace.threads.len()];
     for (number, event) in trace.events.iter().enumerate().rev() {

@@ -4,7 +4,7 @@ use crate::{
     Cost,
     dynamic::{
         Operation,
-        script::{Piece, SegmentScript},
+        segment_order::{Piece, SegmentOrder},
     },
     static_order::{Rules, feasibility::first_impossible, reorder::moved_events},
 };
@@ -46,11 +46,11 @@ pub(super) fn fewer_switches<E>(
     suffix: Option<usize>,
     check_interrupt: &dyn Fn() -> Result<(), E>,
 ) -> Result<Vec<Candidate>, E> {
-    let script = SegmentScript::of(&trace.events);
-    let switches = script.switches();
+    let segments = SegmentOrder::of(&trace.events);
+    let switches = segments.switches();
     let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
-    let mut add = |candidate: Option<SegmentScript>, operation, piece: usize| {
+    let mut add = |candidate: Option<SegmentOrder>, operation, piece: usize| {
         let Some(candidate) = candidate.filter(|candidate| candidate.switches() < switches) else { return };
         let order = candidate.order();
         let reordered = moved_events(trace, &order);
@@ -61,7 +61,7 @@ pub(super) fn fewer_switches<E>(
             && matches!(impossible, Some(Op::SemWait | Op::CondWake | Op::FutexWoken | Op::BarrierLeave));
         if impossible.is_none() || others_may_help {
             candidates.push(Candidate {
-                change: change(trace, operation, script.pieces[piece].from, 0),
+                change: change(trace, operation, segments.pieces[piece].from, 0),
                 broken: conflicts.broken_by(&order),
                 order,
                 run_on: Vec::new(),
@@ -70,17 +70,17 @@ pub(super) fn fewer_switches<E>(
             });
         }
     };
-    let last = script.pieces.len().saturating_sub(1);
-    for at in first_piece(&script, suffix)..script.pieces.len() {
+    let last = segments.pieces.len().saturating_sub(1);
+    for at in first_piece(&segments, suffix)..segments.pieces.len() {
         check_interrupt()?;
-        add(script.remove_thread(at), Operation::RemoveLast, at);
+        add(segments.remove_thread(at), Operation::RemoveLast, at);
         // Without the very last segment the run continues with the one before it, which saves no switch.
         if at != last {
-            add(script.remove_last(at), Operation::RemoveLast, at);
+            add(segments.remove_last(at), Operation::RemoveLast, at);
         }
-        if let Some(next) = script.next(at) {
-            add(script.move_up(at), Operation::ConsolidateUpTei, next);
-            add(script.move_down(next), Operation::ConsolidateDown, next);
+        if let Some(next) = segments.next(at) {
+            add(segments.move_up(at), Operation::ConsolidateUpTei, next);
+            add(segments.move_down(next), Operation::ConsolidateDown, next);
         }
     }
     // A candidate that breaks few dependences is most likely to keep the failure. At the beginning of the
@@ -95,20 +95,20 @@ pub(super) fn fewer_preemptions<E>(
     suffix: Option<usize>,
     check_interrupt: &dyn Fn() -> Result<(), E>,
 ) -> Result<Vec<Candidate>, E> {
-    let script = SegmentScript::of(&trace.events);
+    let segments = SegmentOrder::of(&trace.events);
     let cost = Cost::of(&trace.events);
     let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
     let operation = Operation::ConsolidateUpActions;
     // Threads that were preempted and never resumed: let them run until they block.
-    let left: Vec<usize> = (first_piece(&script, suffix)..script.pieces.len().saturating_sub(1))
-        .filter(|&at| script.next(at).is_none())
-        .filter(|&at| trace.events[script.pieces[at].to].flags.has(Flags::PREEMPTS))
+    let left: Vec<usize> = (first_piece(&segments, suffix)..segments.pieces.len().saturating_sub(1))
+        .filter(|&at| segments.next(at).is_none())
+        .filter(|&at| trace.events[segments.pieces[at].to].flags.has(Flags::PREEMPTS))
         .collect();
     let run_on = |pieces: &[usize]| Candidate {
-        change: change(trace, operation, script.pieces[pieces[0]].from, pieces.len()),
-        order: script.order(),
-        run_on: pieces.iter().map(|&at| script.pieces[at].to - 1).collect(),
+        change: change(trace, operation, segments.pieces[pieces[0]].from, pieces.len()),
+        order: segments.order(),
+        run_on: pieces.iter().map(|&at| segments.pieces[at].to - 1).collect(),
         operation,
         possible: true,
         broken: 0,
@@ -117,12 +117,12 @@ pub(super) fn fewer_preemptions<E>(
         candidates.push(run_on(&left));
     }
     candidates.extend(left.iter().map(|&at| run_on(&[at])));
-    for at in first_piece(&script, suffix)..script.pieces.len() {
-        let Some(next) = script.next(at) else { continue };
+    for at in first_piece(&segments, suffix)..segments.pieces.len() {
+        let Some(next) = segments.next(at) else { continue };
         // The second stage of Consolidate Up: the thread runs until it blocks.
-        for count in 1..script.pieces[next].len() {
+        for count in 1..segments.pieces[next].len() {
             check_interrupt()?;
-            let Some(candidate) = script.move_up_actions(at, count) else { break };
+            let Some(candidate) = segments.move_up_actions(at, count) else { break };
             let order = candidate.order();
             let reordered = moved_events(trace, &order);
             if first_impossible(&reordered, &trace.events).is_some() {
@@ -130,7 +130,7 @@ pub(super) fn fewer_preemptions<E>(
             }
             if Cost::of(&reordered) < cost {
                 candidates.push(Candidate {
-                    change: change(trace, operation, script.pieces[next].from, count),
+                    change: change(trace, operation, segments.pieces[next].from, count),
                     broken: conflicts.broken_by(&order),
                     order,
                     run_on: Vec::new(),
@@ -155,10 +155,10 @@ fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Ch
 const MAX_WORK: usize = 20_000_000;
 
 /// Returns the first segment that may be changed.
-fn first_piece(script: &SegmentScript, suffix: Option<usize>) -> usize {
-    let events: usize = script.pieces.iter().map(Piece::len).sum();
+fn first_piece(segments: &SegmentOrder, suffix: Option<usize>) -> usize {
+    let events: usize = segments.pieces.iter().map(Piece::len).sum();
     let suffix = suffix.unwrap_or(MAX_WORK / events.max(1));
-    script.pieces.len().saturating_sub(suffix)
+    segments.pieces.len().saturating_sub(suffix)
 }
 
 /// The conflicting pairs of events of a trace.

@@ -25,7 +25,7 @@ mod run_cache;
 
 use crate::{
     Cost, Runner,
-    dynamic::{self, Improvement, Operation, Simplified, Tally, script::relaxed_plan},
+    dynamic::{self, Improvement, Operation, Simplified, Tally, segment_order::relaxed_plan},
     prove::{self, Certificate, ProofVerdict},
     static_order::{self, Rules, causal_past::causal_past, fingerprint::fingerprints},
 };

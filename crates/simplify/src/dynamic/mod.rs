@@ -7,13 +7,13 @@
 //!
 //! This is algorithm 1 of the paper as it is printed.
 
-pub(crate) mod script;
+pub(crate) mod segment_order;
 mod tally;
 
 pub use tally::{Operation, Tally};
 
 use crate::{Cost, Runner, prove::Certificate};
-use script::{Piece, SegmentScript};
+use segment_order::{Piece, SegmentOrder};
 use unsnarl_model::{Signature, Trace};
 
 /// The best trace found, and how it was found.
@@ -94,49 +94,49 @@ impl<R: Runner> Tinertia<'_, R> {
 
     /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
     fn remove_last(&mut self) -> Result<(), R::Error> {
-        self.backwards(SegmentScript::remove_last, Operation::RemoveLast)
+        self.backwards(SegmentOrder::remove_last, Operation::RemoveLast)
     }
 
     /// Lines 11 to 17: forwards. Only a segment's last action counts.
     fn consolidate_up(&mut self) -> Result<(), R::Error> {
-        let mut script = SegmentScript::of(&self.current.events);
+        let mut segments = SegmentOrder::of(&self.current.events);
         let mut at = 1;
         loop {
-            let piece = script.pieces.partition_point(|piece| piece.to < at);
-            let Some(Piece { to, .. }) = script.pieces.get(piece) else { return Ok(()) };
+            let piece = segments.pieces.partition_point(|piece| piece.to < at);
+            let Some(Piece { to, .. }) = segments.pieces.get(piece) else { return Ok(()) };
             at = to + 1;
-            let Some(candidate) = script.move_up(piece) else { continue };
+            let Some(candidate) = segments.move_up(piece) else { continue };
             if let Some(actual) = self.is_variant(&candidate, Operation::ConsolidateUpTei)? {
                 // The longest movable prefix is assumed to be the one that was just executed.
-                let executed = executed_of_next(&self.current, &script, piece, &actual);
-                let Some(candidate) = script.move_up_actions(piece, executed) else { continue };
+                let executed = executed_of_next(&self.current, &segments, piece, &actual);
+                let Some(candidate) = segments.move_up_actions(piece, executed) else { continue };
                 if self.is_variant(&candidate, Operation::ConsolidateUpActions)?.is_some() {
                     continue;
                 }
             }
-            script = SegmentScript::of(&self.current.events);
+            segments = SegmentOrder::of(&self.current.events);
         }
     }
 
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
     fn consolidate_down(&mut self) -> Result<(), R::Error> {
-        self.backwards(SegmentScript::move_down, Operation::ConsolidateDown)
+        self.backwards(SegmentOrder::move_down, Operation::ConsolidateDown)
     }
 
     /// Changes the segments from last to first, continuing in the changed trace.
     fn backwards(
         &mut self,
-        change: fn(&SegmentScript, usize) -> Option<SegmentScript>,
+        change: fn(&SegmentOrder, usize) -> Option<SegmentOrder>,
         operation: Operation,
     ) -> Result<(), R::Error> {
-        let mut script = SegmentScript::of(&self.current.events);
+        let mut segments = SegmentOrder::of(&self.current.events);
         let mut at = self.current.events.len();
-        while let Some(piece) = script.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
-            at = script.pieces[piece].from;
-            let Some(candidate) = change(&script, piece) else { continue };
+        while let Some(piece) = segments.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
+            at = segments.pieces[piece].from;
+            let Some(candidate) = change(&segments, piece) else { continue };
             if self.is_variant(&candidate, operation)?.is_none() {
                 at = at.min(self.current.events.len());
-                script = SegmentScript::of(&self.current.events);
+                segments = SegmentOrder::of(&self.current.events);
             }
         }
         Ok(())
@@ -146,7 +146,7 @@ impl<R: Runner> Tinertia<'_, R> {
     /// one; otherwise it is returned.
     fn is_variant(
         &mut self,
-        candidate: &SegmentScript,
+        candidate: &SegmentOrder,
         operation: Operation,
     ) -> Result<Option<Trace>, R::Error> {
         self.runner.check_interrupt()?;
@@ -165,10 +165,15 @@ impl<R: Runner> Tinertia<'_, R> {
 
 /// Returns how many events of the thread's next piece were executed when it was moved up to right after this
 /// one. Up to there the run equals the trace.
-pub(crate) fn executed_of_next(trace: &Trace, script: &SegmentScript, piece: usize, actual: &Trace) -> usize {
-    let Some(next) = script.next(piece) else { return 0 };
-    let start = script.pieces[..=piece].iter().map(script::Piece::len).sum::<usize>();
-    let (piece, thread) = (script.pieces[next], trace.thread_id(script.pieces[next].thread));
+pub(crate) fn executed_of_next(
+    trace: &Trace,
+    segments: &SegmentOrder,
+    piece: usize,
+    actual: &Trace,
+) -> usize {
+    let Some(next) = segments.next(piece) else { return 0 };
+    let start = segments.pieces[..=piece].iter().map(segment_order::Piece::len).sum::<usize>();
+    let (piece, thread) = (segments.pieces[next], trace.thread_id(segments.pieces[next].thread));
     let moved = trace.events[piece.from..piece.to].iter().map(|event| trace.action(event));
     let done = actual.events.iter().skip(start);
     let same = moved.zip(done).take_while(|(expected, event)| {

@@ -6,7 +6,7 @@ use unsnarl_model::{
     Action, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
     Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
-use unsnarl_sched::{Pick, Picker, RunView, Script, SpinDetector, ThreadSet, changes_nothing};
+use unsnarl_sched::{Pick, Picker, PrefixSteps, RunView, SpinDetector, ThreadSet, changes_nothing};
 
 /// Fruitless reads before a thread of the papers' examples counts as spinning.
 const SPINS: u32 = 2;
@@ -117,9 +117,11 @@ impl<'p> Machine<'p> {
     }
 
     pub(super) fn run(mut self) -> Trace {
-        let script =
-            Script { segments: self.plan.prefix.segments.clone(), actions: self.plan.prefix.actions.clone() };
-        let mut picker = Picker::new(script, self.plan.prefix.fidelity, self.plan.tail, self.plan.seed);
+        let prefix = PrefixSteps {
+            segments: self.plan.prefix.segments.clone(),
+            actions: self.plan.prefix.actions.clone(),
+        };
+        let mut picker = Picker::new(prefix, self.plan.prefix.fidelity, self.plan.tail, self.plan.seed);
         while self.outcome.is_none() {
             self.classify();
             if self.ready.is_empty() && self.by_timeout.is_empty() {

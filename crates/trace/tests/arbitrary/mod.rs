@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Misuse, Module,
-    ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program,
-    RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix,
+    Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -55,7 +55,8 @@ fn prefix() -> impl Strategy<Value = Prefix> {
             let site = site(modules.len() as u16);
             vec(segment, 0..6).prop_flat_map(move |segments| {
                 let points = if with_actions { segments.iter().map(|s| s.points as usize).sum() } else { 0 };
-                let action = (op(), site.clone()).prop_map(|(op, site)| Action { op, site });
+                let execute = (op(), site.clone()).prop_map(|(op, site)| Action { op, site }.into());
+                let action = prop_oneof![9 => execute, 1 => Just(PlannedAction::RunUntilBlocked)];
                 let (threads, modules) = (threads.clone(), modules.clone());
                 let fidelity = if exact { Fidelity::Exact } else { Fidelity::Relaxed };
                 vec(action, points).prop_map(move |actions| Prefix {

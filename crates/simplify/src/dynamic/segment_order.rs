@@ -3,9 +3,7 @@
 //! These are the composite operations of Tinertia, section 3.3, which move segments, the paper's thread
 //! execution intervals.
 
-use unsnarl_model::{
-    Action, Event, Fidelity, ModuleIx, Op, Plan, Policy, Prefix, Schedule, Site, ThreadIx, Trace,
-};
+use unsnarl_model::{Event, Fidelity, Plan, PlannedAction, Policy, Prefix, Schedule, ThreadIx, Trace};
 
 /// Consecutive events of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,14 +20,14 @@ impl Piece {
     }
 }
 
-/// A schedule made of pieces of a trace.
+/// An order of the pieces of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SegmentScript {
+pub(crate) struct SegmentOrder {
     /// In order; adjacent pieces may belong to one thread.
     pub(crate) pieces: Vec<Piece>,
 }
 
-impl SegmentScript {
+impl SegmentOrder {
     /// Splits the trace into a piece for each segment.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
@@ -62,9 +60,9 @@ impl SegmentScript {
         if self.next(at).is_some() || self.pieces.len() < 2 {
             return None;
         }
-        let mut script = self.clone();
-        script.pieces.remove(at);
-        Some(script)
+        let mut segments = self.clone();
+        segments.pieces.remove(at);
+        Some(segments)
     }
 
     /// Removes all segments of the thread; this one must be its first.
@@ -80,10 +78,10 @@ impl SegmentScript {
     /// Moves the thread's next segment to right after this one.
     pub(crate) fn move_up(&self, at: usize) -> Option<Self> {
         let next = self.next(at)?;
-        let mut script = self.clone();
-        let piece = script.pieces.remove(next);
-        script.pieces.insert(at + 1, piece);
-        Some(script)
+        let mut segments = self.clone();
+        let piece = segments.pieces.remove(next);
+        segments.pieces.insert(at + 1, piece);
+        Some(segments)
     }
 
     /// Moves the first `count` events of the thread's next segment to right after this one.
@@ -93,20 +91,20 @@ impl SegmentScript {
         if count == 0 || count >= piece.len() {
             return None;
         }
-        let mut script = self.clone();
+        let mut segments = self.clone();
         let cut = piece.from + count;
-        script.pieces[next].from = cut;
-        script.pieces.insert(at + 1, Piece { to: cut, ..piece });
-        Some(script)
+        segments.pieces[next].from = cut;
+        segments.pieces.insert(at + 1, Piece { to: cut, ..piece });
+        Some(segments)
     }
 
     /// Moves the thread's previous segment to right before this one.
     pub(crate) fn move_down(&self, at: usize) -> Option<Self> {
         let previous = self.previous(at)?;
-        let mut script = self.clone();
-        let piece = script.pieces.remove(previous);
-        script.pieces.insert(at - 1, piece);
-        Some(script)
+        let mut segments = self.clone();
+        let piece = segments.pieces.remove(previous);
+        segments.pieces.insert(at - 1, piece);
+        Some(segments)
     }
 
     /// Returns the numbers of its events in the trace.
@@ -126,17 +124,17 @@ pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> 
     let mut steps = Vec::with_capacity(order.len() + 1);
     for (place, &at) in order.iter().enumerate() {
         let thread = trace.events[at].thread;
-        steps.push((thread, trace.action(&trace.events[at])));
+        steps.push((thread, trace.action(&trace.events[at]).into()));
         if run_on.contains(&place) {
-            steps.push((thread, RUN_UNTIL_BLOCKED));
+            steps.push((thread, PlannedAction::RunUntilBlocked));
         }
     }
-    steps.extend(failing_thread_without_event(trace).map(|thread| (thread, RUN_UNTIL_BLOCKED)));
+    steps.extend(failing_thread_without_event(trace).map(|thread| (thread, PlannedAction::RunUntilBlocked)));
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }
 
 /// Returns a relaxed prefix of these steps of a trace's threads.
-pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix {
+pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, PlannedAction)>) -> Prefix {
     let mut schedule = Schedule::default();
     steps.iter().for_each(|(thread, _)| schedule.push(*thread));
     Prefix {
@@ -147,10 +145,6 @@ pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix
         fidelity: Fidelity::Relaxed,
     }
 }
-
-/// An action that no thread ever executes: a thread that is expected to execute it runs until it blocks.
-pub(crate) const RUN_UNTIL_BLOCKED: Action =
-    Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
 
 /// Returns the thread that failed inside an operation, which therefore is no event, if another thread had the
 /// last event: the failing thread must run last.

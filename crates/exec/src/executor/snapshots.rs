@@ -1,0 +1,118 @@
+//! The executor's snapshots: states of the program in the middle of a run, from which runs resume.
+
+use super::{Executor, not_attached};
+use crate::{
+    Error, SnapshotResult, ThreadBackend, collect,
+    memory::RunMode,
+    process::{SnapshotProcess, SnapshotStart},
+    snapshot::{self, Snapshot},
+    streams::contents,
+};
+use std::{io::Seek, time::Duration};
+use unsnarl_model::{Op, Plan};
+use unsnarl_wire::PLAN_RESERVE;
+
+impl Executor {
+    /// Keeps the program in its state after the first `points` points of this plan. Runs of plans with the same prefix
+    /// resume from there, which pays off for plans with a long common prefix. The result of a run does not depend on
+    /// it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<SnapshotResult, Error> {
+        if self.settings.threads == ThreadBackend::Kernel {
+            return Ok(SnapshotResult::Refused("of kernel threads a fork takes only one along".into()));
+        }
+        if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
+            self.discard_snapshot(0);
+        }
+        let first = snapshot::first(plan, points);
+        // Snapshots that are no prefix of this plan are dropped.
+        if !self.snapshots.first().is_some_and(|root| root.is_prefix_of(&first)) {
+            self.drop_snapshots_from(0);
+        }
+        if self.snapshots.iter().any(|s| s.points() == points && s.is_prefix_of(&first)) {
+            return Ok(SnapshotResult::Taken);
+        }
+        if self.server.as_ref().is_some_and(|server| server.free.is_empty()) {
+            self.drop_snapshots_from(1);
+        }
+        let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
+            return Ok(SnapshotResult::Refused("the program is restarted for each run".into()));
+        };
+        let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
+        let resumed = if from_root { self.snapshots[0].points() } else { 0 };
+        let mode = RunMode { serve: true, snapshot: number, resumed: resumed as u64, ..RunMode::default() };
+        self.memory.prepare(&snapshot::rest(&first, resumed), mode, &self.program.path)?;
+        self.is_silent = false;
+        self.reset_streams(from_root.then_some(0))?;
+        let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
+            unreachable!("the channel is the server's")
+        };
+        let attempts = if from_root { snapshots[0].server_process.service() } else { server.service() };
+        let most = Duration::from_millis(plan.limits.millis);
+        let started = match SnapshotProcess::start(attempts, (number, channel), most) {
+            Err(Error::NotServing) if from_root => {
+                self.discard_snapshot(0);
+                return Ok(SnapshotResult::Refused("the process of the snapshot was killed".into()));
+            }
+            started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
+        };
+        match started {
+            SnapshotStart::Waiting(server_process) => {
+                let room = self.memory.header().regions.total + PLAN_RESERVE;
+                let streams = self.streams_so_far()?;
+                let single_threaded = self.memory.threads().len() <= 2
+                    && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
+                self.rewinding.reset();
+                self.snapshots.push(Snapshot::new(server_process, (first, single_threaded), room, streams));
+                Ok(SnapshotResult::Taken)
+            }
+            SnapshotStart::Ended { number, channel } => {
+                server.free.push((number, channel));
+                let message = collect::message(&self.memory.header().end);
+                Ok(if message.is_empty() {
+                    SnapshotResult::NotReached
+                } else {
+                    SnapshotResult::Refused(message)
+                })
+            }
+        }
+    }
+
+    /// Ends the snapshots from index `from` on.
+    pub(super) fn drop_snapshots_from(&mut self, from: usize) {
+        self.rewinding.reset();
+        let from = from.min(self.snapshots.len());
+        for snapshot in self.snapshots.drain(from..).rev() {
+            let free = snapshot.server_process.end();
+            if let Some(server) = &mut self.server {
+                server.free.push(free);
+            }
+        }
+    }
+
+    /// Removes a snapshot whose process was ended from outside.
+    pub(super) fn discard_snapshot(&mut self, at: usize) {
+        let free = self.snapshots.remove(at).server_process.into_lost_channel();
+        if let Some(server) = &mut self.server {
+            server.free.push(free);
+        }
+        self.drop_snapshots_from(0);
+    }
+
+    /// Returns the latest snapshot that is a prefix of this plan.
+    pub(super) fn nearest(&self, plan: &Plan) -> Option<usize> {
+        let useful = |&at: &usize| self.snapshots[at].is_prefix_of(plan);
+        (0..self.snapshots.len()).filter(useful).max_by_key(|&at| self.snapshots[at].points())
+    }
+
+    fn streams_so_far(&self) -> Result<snapshot::StreamState, Error> {
+        let failed = |cause| Error::System { action: "cannot read the streams", cause };
+        Ok(snapshot::StreamState {
+            read: (&self.streams.stdin).stream_position().map_err(failed)?,
+            stdout: contents(&self.streams.stdout),
+            stderr: contents(&self.streams.stderr),
+        })
+    }
+}

@@ -21,6 +21,8 @@ mod probe;
 mod process;
 mod program;
 mod run;
+#[allow(unsafe_code, reason = "system calls that std does not have")]
+mod signals;
 mod snapshot;
 mod stderr_tail;
 mod steps;
@@ -30,8 +32,8 @@ pub use follow::{Launcher, follow};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;
 pub use probe::{
-    address_space_limit, has_fsgsbase, has_process_handles, has_seccomp, has_syscall_user_dispatch,
-    kernel_release, stack_limit,
+    address_space_limit, check_data_limit, data_limit, has_fsgsbase, has_process_handles, has_seccomp,
+    has_syscall_user_dispatch, kernel_release, stack_limit,
 };
 pub use process::{
     Layout, check_threads, ignore_file_size_signal, layout, processor_time, raise_descriptor_limit,
@@ -40,6 +42,7 @@ pub use program::{check, find};
 pub use run::{
     Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, ThreadBackend, become_debuggee,
 };
+pub use signals::has_kill;
 pub use snapshot::NoSnapshot;
 pub use steps::WordProgress;
 pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

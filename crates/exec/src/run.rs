@@ -9,6 +9,7 @@ use crate::{
     process::{
         Launch, Process, Server, SnapshotProcess, Streams, WaitResult, raise_descriptor_limit, replace,
     },
+    signals,
     snapshot::{self, NoSnapshot, Snapshot},
     steps::{CompressedSteps, WordProgress},
 };
@@ -118,6 +119,7 @@ impl Executor {
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         raise_descriptor_limit()?;
+        signals::check_allowed()?;
         let streams = streams(&program)?;
         let binding = Binding::of(&program)?;
         let mut memory = SharedMemory::new(&program)?;
@@ -544,6 +546,7 @@ impl TraceCollector<'_> {
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
         raise_descriptor_limit()?;
+        signals::check_allowed()?;
         let streams = streams(program)?;
         let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;

@@ -62,7 +62,6 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after its dependencies and before the program.
 extern "C" fn init() {
-    loading::find_real();
     if variable(WIRE_VARIABLE).is_none() {
         if let Some(name) = variable(FOLLOW_VARIABLE) {
             follow::request_verdict(name);

@@ -39,6 +39,21 @@ impl Finding {
     fn differs(subject: &'static str, message: impl Into<String>) -> Self {
         Self { subject, level: Level::Differs, message: message.into() }
     }
+
+    fn print(&self) {
+        let Self { subject, level, message } = self;
+        let mark = match level {
+            Level::Well => "ok      ",
+            Level::Differs => "note    ",
+            Level::Problem => "PROBLEM ",
+        };
+        output::print(&format!("{mark} {subject:<11} {message}\n"));
+    }
+}
+
+/// Prints the only finding if the limit on data leaves no memory for the other checks.
+pub(crate) fn print_data_limit(error: &unsnarl_exec::Error) {
+    Finding::new("memory", false, error.to_string()).print();
 }
 
 impl Doctor {
@@ -56,13 +71,9 @@ impl Doctor {
         findings.extend(restrictions());
         findings.extend(self.program.as_ref().map(inspect_program).into_iter().flatten());
         let mut usable = true;
-        for Finding { subject, level, message } in findings {
-            let mark = match level {
-                Level::Well => "ok      ",
-                Level::Differs => "note    ",
-                Level::Problem => "PROBLEM ",
-            };
-            output::print(&format!("{mark} {subject:<11} {message}\n"));
+        for finding in findings {
+            finding.print();
+            let Finding { subject, level, .. } = finding;
             // Only some programs need these.
             usable &= level != Level::Problem || ["compiler", "libraries", "races"].contains(&subject);
         }
@@ -94,6 +105,10 @@ fn restrictions() -> Vec<Finding> {
         let message = "pidfd_open is forbidden here: the end of a run is noticed up to a millisecond later";
         found.push(Finding::differs("waiting", message));
     }
+    if !unsnarl_exec::has_kill() {
+        let message = "kill is forbidden here: processes are ended through their descriptors, one by one";
+        found.push(Finding::differs("signals", message));
+    }
     if !Path::new("/proc/self/maps").exists() {
         let message =
             "/proc is not mounted: searches and simplify make every run from the start, which takes longer";
@@ -124,6 +139,9 @@ fn races() -> Finding {
     let (well, message) = match overcommit.trim() {
         "2" => (false, "vm.overcommit_memory is 2: races cannot be looked for (--points sync works)"),
         _ if limited => (false, "`ulimit -v` is set: races cannot be looked for (--points sync works)"),
+        _ if unsnarl_exec::data_limit().is_some() => {
+            (false, "`ulimit -d` is set: races cannot be looked for (--points sync works)")
+        }
         _ => (true, "address space for the race detector can be reserved"),
     };
     Finding::new("races", well, message)

@@ -151,6 +151,14 @@ fn main() -> ExitCode {
 
 fn run() -> ExitCode {
     let command = Cli::parse().command;
+    // Without memory even an error message may be impossible later.
+    if let Err(error) = unsnarl_exec::check_data_limit() {
+        if matches!(command, Command::Doctor(_)) {
+            doctor::print_data_limit(&error);
+            return verdict::exit(Ok(Verdict::Unusable));
+        }
+        return verdict::exit(Err(error.into()));
+    }
     if command.runs_programs()
         && let Err(error) =
             unsnarl_exec::raise_descriptor_limit().and_then(|()| unsnarl_exec::check_threads())

@@ -120,6 +120,51 @@ fn plugins_with_unresolved_symbols_are_opened_as_natively() {
     place.exits(0, &["explore", "--runs", "20", "--", "./opens"]);
 }
 
+/// Opens a plugin and asks nothing if that fails; asks for an error that has another reason; and looks for a function that
+/// a plugin does not have.
+const OPENS_SILENTLY: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int count, char **arguments)
+{
+    (void)arguments;
+    void *absent = dlopen("./libabsent.so", RTLD_LAZY);
+    printf("%d %s\n", !absent, dlerror());
+    printf("%d\n", !dlerror());
+    void *plugin = dlopen(count > 1 ? "./libcomplete.so" : "./libplugin.so", RTLD_LAZY);
+    printf("%d\n", !!plugin);
+    if (plugin && !dlsym(plugin, "nothing"))
+        printf("%s\n", dlerror());
+    dlopen("./libabsent.so", RTLD_LAZY);
+    dlsym(RTLD_DEFAULT, "main");
+    printf("%d\n", !dlerror());
+    return 0;
+}
+"#;
+
+#[test]
+fn plugin_with_unresolved_symbol_is_opened_without_a_call_of_dlerror() {
+    let place = Place::new("silent");
+    let library = ["gcc", "-shared", "-fPIC", "-w"];
+    place.compile("libplugin.so", "int missing(void); int call(void) { return missing(); }", &library, &[]);
+    place.compile("libcomplete.so", "int call(void) { return 1; }", &library, &[]);
+    place.compile("opens", OPENS_SILENTLY, &["gcc"], &[]);
+    for (arguments, warns) in [(&[][..], true), (&["complete"], false)] {
+        let native = place.command("./opens", arguments).output().expect("the program");
+        let native = String::from_utf8_lossy(&native.stdout).into_owned();
+        let command = [&["record", "-o", "t.snarl", "--", "./opens"], arguments].concat();
+        let (stdout, said) = place.exits(0, &command);
+        assert_eq!(stdout, native);
+        let warning = "bound at their first call, because ./libplugin.so: undefined symbol: missing";
+        assert_eq!(said.contains(warning), warns, "{said}");
+        // A function that a program looks for in vain is no reason for lazy binding.
+        assert_eq!(said.contains("bound at their first call"), warns, "{said}");
+        let report = place.json(0, &["replay", "t.snarl", "--json"]);
+        assert_eq!(report["identical"], true, "{report}");
+    }
+}
+
 const OPENS_BY_NAME: &str = r#"
 #include <dlfcn.h>
 #include <pthread.h>

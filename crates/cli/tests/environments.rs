@@ -252,7 +252,7 @@ fn gvisor() -> Vec<Denial> {
 }
 
 /// System calls that are denied one at a time.
-const SINGLE: [(&str, i64); 16] = [
+const SINGLE: [(&str, i64); 18] = [
     ("process_vm_readv", libc::SYS_process_vm_readv),
     ("userfaultfd", libc::SYS_userfaultfd),
     ("perf_event_open", libc::SYS_perf_event_open),
@@ -269,6 +269,8 @@ const SINGLE: [(&str, i64); 16] = [
     ("getcpu", libc::SYS_getcpu),
     ("setpgid", libc::SYS_setpgid),
     ("membarrier", libc::SYS_membarrier),
+    ("kill", libc::SYS_kill),
+    ("set_tid_address", libc::SYS_set_tid_address),
 ];
 
 /// The note if programs are loaded at addresses that unsnarl chooses.
@@ -351,6 +353,7 @@ fn single_calls(error: &str, code: i32) -> Vec<Environment> {
             "process_vm_readv" => environment.with_stacks(),
             "memfd_create" => environment.notes(&COMMANDS, NO_MEMORY_FILES),
             "pidfd_open" => environment.notes(&[DOCTOR], "pidfd_open is forbidden here: "),
+            "kill" => environment.notes(&[DOCTOR], "kill is forbidden here: "),
             "seccomp" => environment.notes(&[DOCTOR], "seccomp is forbidden here: "),
             "setpgid" => environment.refuses(&COMMANDS, FORBIDDEN),
             // The C library uses the older call only if the newer one does not exist; otherwise no program can start
@@ -359,6 +362,10 @@ fn single_calls(error: &str, code: i32) -> Vec<Environment> {
             _ => environment,
         });
     }
+    all.push(
+        named("kill and pidfd_open", deny(code, &[libc::SYS_kill, libc::SYS_pidfd_open]))
+            .refuses(&COMMANDS, FORBIDDEN),
+    );
     all.push(
         named("syscall user dispatch", vec![prctl(PR_SET_SYSCALL_USER_DISPATCH, code)])
             .notes(&[DOCTOR], "syscall user dispatch, which is forbidden here"),
@@ -429,7 +436,9 @@ fn directories(shared: &Place) -> Vec<Environment> {
 /// Returns environments with limits of `ulimit`.
 fn limits() -> Vec<Environment> {
     const NO_SHADOW: &str = "cannot reserve address space to look for races";
-    const NO_ADDRESSES: &str = "is address space limited (`ulimit -v`)? raise it";
+    const NO_ADDRESSES: &str = "is address space or data limited (`ulimit -v`, `ulimit -d`)? raise it";
+    const NO_DATA: &str =
+        "at most 1000 KiB of data are allowed here (`ulimit -d`), and unsnarl needs 65536: raise the limit";
     // Root may raise limits and is exempt from some.
     let unprivileged =
         |sandbox: Sandbox, nth: u32| Sandbox { user: is_root().then(|| nobody(nth)), ..sandbox };
@@ -444,6 +453,11 @@ fn limits() -> Vec<Environment> {
             .notes(&[DOCTOR], "`ulimit -v` is set: races cannot be looked for"),
         Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20))
             .refuses(&COMMANDS, NO_ADDRESSES),
+        Environment::new("ulimit -d 1000", limited(libc::RLIMIT_DATA, 1000 << 10, 1000 << 10))
+            .refuses(&COMMANDS, NO_DATA),
+        Environment::new("ulimit -d 1 GiB", limited(libc::RLIMIT_DATA, 1 << 30, 1 << 30))
+            .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT], NO_SHADOW)
+            .notes(&[DOCTOR], "`ulimit -d` is set: races cannot be looked for"),
         Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)),
         Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)),
         Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64), 0)).refuses(
@@ -731,6 +745,36 @@ fn few_processes_are_enough_or_the_message_names_the_limit() {
             Outcome::Refused(why) if why.contains("ulimit -u") => {}
             other => panic!("{most}: {other:?}"),
         }
+    }
+}
+
+/// A program that starts a child, and neither of them ends. The directory names it in `/proc`.
+const NEVER_ENDS: &str = "
+#include <unistd.h>
+int main(void) {
+    if (fork() == 0) for (;;) pause();
+    for (volatile int forever = 1; forever;) {}
+    return 0;
+}
+";
+
+#[test]
+fn no_process_is_left_behind_without_kill() {
+    let place = Place::new("no-kill");
+    fs::create_dir(place.path("home")).expect("a directory");
+    place.cc("never_ends", NEVER_ENDS);
+    let program = place.path("never_ends");
+    for error in [EPERM, ENOSYS] {
+        let mut command = place.command(UNSNARL, &["record", "--timeout", "1", "--", "./never_ends"]);
+        denied(deny(error, &[libc::SYS_kill])).apply(&mut command);
+        let output = command.output().expect("unsnarl runs");
+        assert_eq!(output.status.code(), Some(100), "{}", common::printed(&output));
+        let processes = fs::read_dir("/proc").expect("/proc is mounted").flatten();
+        let left = processes.filter(|process| {
+            let executable = fs::read_link(process.path().join("exe"));
+            executable.is_ok_and(|executable| executable == program)
+        });
+        assert_eq!(left.count(), 0);
     }
 }
 

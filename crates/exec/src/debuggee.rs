@@ -6,6 +6,7 @@ use crate::{
     memory::{RunMode, SharedMemory},
     process::{Launch, raise_descriptor_limit, replace},
     settings::ThreadBackend,
+    signals,
     streams::create_streams,
 };
 use std::io::Seek;
@@ -17,6 +18,7 @@ use unsnarl_model::{Plan, Program};
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
         raise_descriptor_limit()?;
+        signals::check_allowed()?;
         let streams = create_streams(program)?;
         let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;

@@ -53,6 +53,11 @@ pub enum Error {
     /// The limit on open files is too low, and cannot be raised.
     #[error("at most {0} files may be open here (`ulimit -n`), and unsnarl needs 256: raise the limit")]
     Descriptors(u64),
+    /// The limit on data is too low.
+    #[error(
+        "at most {0} KiB of data are allowed here (`ulimit -d`), and unsnarl needs 65536: raise the limit (`ulimit -d unlimited`)"
+    )]
+    Data(u64),
     /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
@@ -64,7 +69,7 @@ pub enum Error {
 /// Returns what the user can do about a system error.
 fn hint(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
-        Some(libc::ENOMEM) => "; is address space limited (`ulimit -v`)? raise it",
+        Some(libc::ENOMEM) => "; is address space or data limited (`ulimit -v`, `ulimit -d`)? raise it",
         Some(libc::EAGAIN) => "; is the number of processes limited (`ulimit -u`)? raise it, or use -j 1",
         Some(libc::EBADF | libc::EMFILE) => "; raise the limit on open files to 256 (`ulimit -n 256`)",
         Some(libc::EFBIG) => "; raise the limit on the size of files (`ulimit -f unlimited`)",

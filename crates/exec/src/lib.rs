@@ -27,6 +27,8 @@ mod program;
 mod rewind_policy;
 mod run;
 mod settings;
+#[allow(unsafe_code, reason = "system calls that std does not have")]
+mod signals;
 mod snapshot;
 mod stderr_tail;
 mod steps;
@@ -40,8 +42,8 @@ pub use instruction_trace::{InstructionTrace, InstructionTraceOptions};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;
 pub use probe::{
-    address_space_limit, has_fsgsbase, has_process_handles, has_seccomp, has_syscall_user_dispatch,
-    kernel_release, stack_limit,
+    address_space_limit, check_data_limit, data_limit, has_fsgsbase, has_process_handles, has_seccomp,
+    has_syscall_user_dispatch, kernel_release, stack_limit,
 };
 pub use process::{
     Layout, check_threads, ignore_file_size_signal, layout, processor_time, raise_descriptor_limit,
@@ -49,6 +51,7 @@ pub use process::{
 pub use program::{check, find};
 pub use run::Run;
 pub use settings::{Settings, ThreadBackend};
+pub use signals::has_kill;
 pub use snapshot::SnapshotResult;
 pub use steps::WordProgress;
 pub use unsnarl_wire::{CHUNK_WORDS, RUNTIME_LIBRARY, Tracing};

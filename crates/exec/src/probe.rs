@@ -1,5 +1,6 @@
 //! Queries what this system allows. The system calls here have no lasting effect.
 
+use crate::Error;
 use std::{ffi::CString, io, os::unix::ffi::OsStrExt, path::Path};
 
 /// Returns the effective user id of this process.
@@ -35,6 +36,21 @@ fn finite(limit: u64) -> Option<u64> {
 #[must_use]
 pub fn address_space_limit() -> Option<u64> {
     finite(limit(libc::RLIMIT_AS))
+}
+
+/// Returns the limit on writable private memory (`ulimit -d`), if there is one.
+#[must_use]
+pub fn data_limit() -> Option<u64> {
+    finite(limit(libc::RLIMIT_DATA))
+}
+
+/// Checks that the limit on data leaves room for this process.
+///
+/// # Errors
+/// If it does not.
+pub fn check_data_limit() -> Result<(), Error> {
+    const NEEDED: u64 = 64 << 20;
+    data_limit().filter(|&limit| limit < NEEDED).map_or(Ok(()), |limit| Err(Error::Data(limit >> 10)))
 }
 
 /// Returns the limit on the stack of the main thread (`ulimit -s`), if there is one.

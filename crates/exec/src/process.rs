@@ -1,6 +1,6 @@
 //! Starts target processes and waits for their end.
 
-use crate::{Error, binding::Binding, library, streams::Streams};
+use crate::{Error, binding::Binding, library, signals, streams::Streams};
 use std::{
     ffi::OsString,
     fs::File,
@@ -105,7 +105,7 @@ impl ForkedProcess<'_> {
 }
 
 /// Reads the fields of `/proc/PID/stat` from the state on.
-fn status(process: i32) -> Option<String> {
+pub(crate) fn status(process: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The process name can hold any characters; it ends with the last parenthesis.
     text.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
@@ -120,8 +120,7 @@ impl<'a> Process<'a> {
     pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
         let mut child = spawn(launch, &[])?;
         let handle = open_process_handle(child.id() as i32).map_err(|cause| {
-            let _ = child.kill();
-            let _ = child.wait();
+            end_child(&mut child);
             Error::System { action: "cannot watch the program", cause }
         })?;
         Ok(Self { end_source: EndSource::Child(child, handle), ended: false, awaits_next_run: false })
@@ -234,8 +233,8 @@ impl<'a> Process<'a> {
 
     fn signal(&self, signal: i32) {
         if let Some(id) = self.id() {
-            // SAFETY: the process has not been reaped, so the id is still its own.
-            unsafe { libc::kill(id, signal) };
+            // It may have ended meanwhile.
+            let _ = signals::send(id, signal);
         }
     }
 
@@ -248,9 +247,8 @@ impl<'a> Process<'a> {
     /// Kills all members of its group.
     fn kill_group(&self) {
         if let Some(id) = self.id() {
-            // SAFETY: the group belongs to the target, even after the target's end: while it has members, its number is
-            // not reused.
-            unsafe { libc::kill(-id, libc::SIGKILL) };
+            // The group belongs to the target, even after the target's end.
+            signals::send_to_group(id, libc::SIGKILL);
         }
     }
 }
@@ -301,8 +299,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end_child(&mut self.child);
+    }
+}
+
+/// Kills a child and waits for its end.
+fn end_child(child: &mut std::process::Child) {
+    if signals::send(child.id() as i32, libc::SIGKILL).is_ok() {
+        let _ = child.wait();
     }
 }
 
@@ -421,8 +425,8 @@ impl SnapshotProcess {
             let left = until.saturating_duration_since(Instant::now());
             let ended = handle.ends_within(Duration::ZERO);
             if left.is_zero() || ended && !readable(channel.0.as_raw_fd(), Duration::ZERO) {
-                // SAFETY: the process has not been reaped, so the id is still its own.
-                unsafe { libc::kill(id, libc::SIGKILL) };
+                // It may have ended by itself.
+                let _ = signals::send(id, libc::SIGKILL);
                 handle.ends_within(Duration::from_secs(10));
                 end_group(id as u32, true);
                 return Ok(SnapshotStart::Ended { number, channel });
@@ -491,17 +495,16 @@ impl Handle {
     }
 
     fn kill(&self) {
-        // SAFETY: the signal goes to this very process or to none.
-        unsafe {
-            match self {
-                Self::Descriptor(handle) => {
-                    libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), libc::SIGKILL, 0, 0);
-                }
-                Self::Number { process, .. } if !self.is_seen_to_have_ended() => {
-                    libc::kill(*process, libc::SIGKILL);
-                }
-                Self::Number { .. } => {}
+        match self {
+            Self::Descriptor(handle) => {
+                let handle = handle.as_raw_fd();
+                // SAFETY: the signal goes to this very process or to none.
+                unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle, libc::SIGKILL, 0, 0) };
             }
+            Self::Number { process, .. } if !self.is_seen_to_have_ended() => {
+                let _ = signals::send(*process, libc::SIGKILL);
+            }
+            Self::Number { .. } => {}
         }
     }
 }
@@ -594,11 +597,11 @@ pub(crate) fn kill_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Ends a process group: with SIGKILL if `at_once`, otherwise with SIGTERM.
+/// Ends a process group: with SIGKILL if `at_once`, otherwise with SIGTERM. The leader is a child that was not reaped, or
+/// a process whose group is still its own.
 pub(crate) fn end_group(leader: u32, at_once: bool) {
     let signal = if at_once { libc::SIGKILL } else { libc::SIGTERM };
-    // SAFETY: the leader is a child that was not reaped, or a process whose group is still its own.
-    unsafe { libc::kill(-(leader as i32), signal) };
+    signals::send_to_group(leader as i32, signal);
 }
 
 /// Starts the program with the runtime preloaded; with channels, as a server.

@@ -92,9 +92,14 @@ impl Context {
         }
     }
 
-    /// Waits in the creator until the new thread has parked.
-    pub(crate) fn wait_parked(&self) {
-        while !sys::wait_until_cleared(self.parked.as_ptr(), EXIT_TIMEOUT_SECONDS) {}
+    /// Waits in the creator until the new thread has parked. `tid` is the word in its descriptor that the kernel clears
+    /// if the exit notification cannot be redirected.
+    pub(crate) fn wait_parked(&self, tid: *mut u32) {
+        let is_reported_to_descriptor = self.backend == ThreadBackend::Fibers
+            && !fiber::redirects_exits()
+            && self.parked.load(Ordering::Relaxed) != 0;
+        let word = if is_reported_to_descriptor { tid } else { self.parked.as_ptr() };
+        while !sys::wait_until_cleared(word, EXIT_TIMEOUT_SECONDS) {}
     }
 
     /// Switches from `self` to `to`; returns when a thread switches back.

@@ -27,6 +27,15 @@ pub(crate) enum Peer {
 pub(crate) struct Descriptor {
     pub(crate) channel: Channel,
     pub(crate) peer: Peer,
+    /// Reads with room for fewer bytes fail instead of waiting.
+    pub(crate) smallest_read: usize,
+}
+
+impl Descriptor {
+    pub(crate) const fn new(channel: Channel, peer: Peer) -> Self {
+        let smallest_read = if matches!(channel.kind, ChannelKind::Event) { size_of::<u64>() } else { 0 };
+        Self { channel, peer, smallest_read }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,9 +112,16 @@ impl Descriptors {
     pub(crate) fn add(&mut self, fd: i32, kind: ChannelKind, peer: Peer) -> Descriptor {
         // The peers of network sockets are not known: one channel for all.
         let number = if kind == ChannelKind::Socket { 0 } else { self.next() };
-        let descriptor = Descriptor { channel: Channel { kind, number }, peer };
+        let descriptor = Descriptor::new(Channel { kind, number }, peer);
         self.set(fd, CachedKind::Blocks(descriptor));
         descriptor
+    }
+
+    /// Adds a descriptor that reports signals; other processes may send them.
+    pub(crate) fn add_signals(&mut self, fd: i32) {
+        let descriptor = self.add(fd, ChannelKind::Other, Peer::Environment);
+        let smallest_read = size_of::<libc::signalfd_siginfo>();
+        self.set(fd, CachedKind::Blocks(Descriptor { smallest_read, ..descriptor }));
     }
 
     fn next(&mut self) -> u32 {

@@ -6,8 +6,26 @@
 //! end the context gets a kernel thread once more ([`resume_as_thread`]), so that glibc's epilogue frees what
 //! glibc allocated.
 
-use crate::context::Context;
-use core::arch::naked_asm;
+use crate::{context::Context, sys};
+use core::{
+    arch::naked_asm,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// False if the kernel reports the exit of every thread to its descriptor, because a sandbox forbids to change that.
+static REDIRECTS_EXITS: AtomicBool = AtomicBool::new(true);
+
+/// Checks whether exit notifications can be redirected. `tid` is where the C library redirected the main thread's.
+pub(crate) fn check_exit_redirection(tid: *mut u32) {
+    // SAFETY: the word belongs to the calling thread, whose notification goes there already.
+    let result = unsafe { sys::call(libc::SYS_set_tid_address, [tid as usize, 0, 0, 0, 0, 0]) };
+    REDIRECTS_EXITS.store(result >= 0, Ordering::Relaxed);
+}
+
+/// Returns whether a parked thread's exit is reported to its context; otherwise to its descriptor.
+pub(crate) fn redirects_exits() -> bool {
+    REDIRECTS_EXITS.load(Ordering::Relaxed)
+}
 
 /// Saves the context and ends the kernel thread without touching the stack again.
 #[unsafe(naked)]

@@ -83,10 +83,23 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
             if !old.is_null() {
                 *old = program_action(signal).unwrap_or_else(|| without_leftovers(before));
             }
-            *program_action(signal) = new.or(*program_action(signal));
+            *program_action(signal) = new.map(|new| as_kept(signal, new)).or(*program_action(signal));
         }
         result
     }
+}
+
+/// Returns the action that the program finds after it set this one: the C library adds how handlers return, and the kernel
+/// removes what cannot be blocked.
+fn as_kept(signal: i32, requested: Action) -> Action {
+    const SA_RESTORER: i32 = 0x0400_0000;
+    let kernels = inherited(signal);
+    let mut kept = requested;
+    kept.sa_flags |= kernels.sa_flags & SA_RESTORER;
+    kept.sa_restorer = kernels.sa_restorer;
+    // SAFETY: the first word of the mask holds all existing signals.
+    unsafe { *(&raw mut kept.sa_mask).cast::<SignalSet>() &= !(only(libc::SIGKILL) | only(libc::SIGSTOP)) };
+    kept
 }
 
 /// The effect of a signal.
@@ -316,10 +329,9 @@ unsafe extern "C" fn deliver(
         return;
     }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // SAFETY: all zeros is the default action.
-        let default: Action = unsafe { mem::zeroed() };
+        let reset = Action { sa_sigaction: libc::SIG_DFL, ..action };
         // SAFETY: what the kernel would have done.
-        unsafe { exchange(signal, &raw const default, ptr::null_mut()) };
+        unsafe { exchange(signal, &raw const reset, ptr::null_mut()) };
     }
     if aborts {
         // If the handler returned, `abort` would end the program without a report.

@@ -11,7 +11,7 @@ use crate::{
     descriptors::Descriptors,
     end,
     entropy::Entropy,
-    files, follow, heap,
+    fiber, files, follow, heap,
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
@@ -62,7 +62,6 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after its dependencies and before the program.
 extern "C" fn init() {
-    loading::find_real();
     if variable(WIRE_VARIABLE).is_none() {
         if let Some(name) = variable(FOLLOW_VARIABLE) {
             follow::request_verdict(name);
@@ -75,6 +74,9 @@ extern "C" fn init() {
         unlimit_stack();
         find_rseq();
         leave_rseq();
+        if let Some(offset) = tid_offset() {
+            fiber::check_exit_redirection((sys::thread_pointer() + offset) as *mut u32);
+        }
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
@@ -237,7 +239,7 @@ unsafe fn begin(header: *mut Header) {
     let runtime = Runtime { picker, state }.begin();
     if unwatched {
         end::refuse(
-            "cannot reserve address space to look for races (a limit by `ulimit -v`, or vm.overcommit_memory = 2?); \
+            "cannot reserve address space to look for races (a limit by `ulimit -v` or `ulimit -d`, or vm.overcommit_memory = 2?); \
              remove it, or use --points sync without --fail-on race",
         );
     }

@@ -63,6 +63,14 @@ impl Info {
         Self(info)
     }
 
+    /// Returns the information for a thread that waits for the signal: the C library reports `raise` as `kill` there.
+    pub(crate) const fn as_awaited(mut self) -> Self {
+        if self.code() == libc::SI_TKILL {
+            self.0[2] = libc::SI_USER as u32;
+        }
+        self
+    }
+
     pub(crate) const fn code(&self) -> i32 {
         self.0[2] as i32
     }
@@ -381,8 +389,9 @@ impl State {
 /// Leaves a signal that every thread blocks to the kernel.
 fn hand_to_kernel(sent: &SentSignal) -> bool {
     let mut info = sent.info;
-    if info.code() >= 0 || info.code() == libc::SI_TKILL {
-        // Only the main thread may use these codes with the kernel.
+    let is_main = sys::thread() == sys::process();
+    if !is_main && (info.code() >= 0 || info.code() == libc::SI_TKILL) {
+        // The kernel lets only its main thread use these codes; with fibers that is every thread.
         info.0[2] = libc::SI_QUEUE as u32;
     }
     let arguments = [sys::process() as usize, sent.signal as usize, &raw const info as usize, 0, 0, 0];

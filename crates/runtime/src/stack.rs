@@ -16,6 +16,39 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 
+/// The instructions that clear the caller-saved registers, except the one for results.
+macro_rules! clear_caller_saved {
+    () => {
+        concat!(
+            "xor ecx, ecx\n",
+            "xor edx, edx\n",
+            "xor esi, esi\n",
+            "xor edi, edi\n",
+            "xor r8d, r8d\n",
+            "xor r9d, r9d\n",
+            "xor r10d, r10d\n",
+            "xor r11d, r11d\n",
+            "pxor xmm0, xmm0\n",
+            "pxor xmm1, xmm1\n",
+            "pxor xmm2, xmm2\n",
+            "pxor xmm3, xmm3\n",
+            "pxor xmm4, xmm4\n",
+            "pxor xmm5, xmm5\n",
+            "pxor xmm6, xmm6\n",
+            "pxor xmm7, xmm7\n",
+            "pxor xmm8, xmm8\n",
+            "pxor xmm9, xmm9\n",
+            "pxor xmm10, xmm10\n",
+            "pxor xmm11, xmm11\n",
+            "pxor xmm12, xmm12\n",
+            "pxor xmm13, xmm13\n",
+            "pxor xmm14, xmm14\n",
+            "pxor xmm15, xmm15\n",
+        )
+    };
+}
+pub(crate) use clear_caller_saved;
+
 const SIZE: usize = 256 << 10;
 /// An unmapped guard page, so that an overflow crashes.
 const GUARD: usize = 4096;
@@ -140,31 +173,8 @@ pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "
         "call rsi",
         // Caller-saved registers leak too: the loader saves all of them on the program's stack when it
         // resolves a function.
-        "xor ecx, ecx",
-        "xor edx, edx",
-        "xor esi, esi",
-        "xor edi, edi",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r10d, r10d",
-        "xor r11d, r11d",
         "xor eax, eax",
-        "pxor xmm0, xmm0",
-        "pxor xmm1, xmm1",
-        "pxor xmm2, xmm2",
-        "pxor xmm3, xmm3",
-        "pxor xmm4, xmm4",
-        "pxor xmm5, xmm5",
-        "pxor xmm6, xmm6",
-        "pxor xmm7, xmm7",
-        "pxor xmm8, xmm8",
-        "pxor xmm9, xmm9",
-        "pxor xmm10, xmm10",
-        "pxor xmm11, xmm11",
-        "pxor xmm12, xmm12",
-        "pxor xmm13, xmm13",
-        "pxor xmm14, xmm14",
-        "pxor xmm15, xmm15",
+        clear_caller_saved!(),
         "mov rsp, rbp",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",
@@ -206,29 +216,7 @@ unsafe extern "C" fn clear_below() {
         "xor eax, eax",
         "cld",
         "rep stosq",
-        "xor edx, edx",
-        "xor esi, esi",
-        "xor edi, edi",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r10d, r10d",
-        "xor r11d, r11d",
-        "pxor xmm0, xmm0",
-        "pxor xmm1, xmm1",
-        "pxor xmm2, xmm2",
-        "pxor xmm3, xmm3",
-        "pxor xmm4, xmm4",
-        "pxor xmm5, xmm5",
-        "pxor xmm6, xmm6",
-        "pxor xmm7, xmm7",
-        "pxor xmm8, xmm8",
-        "pxor xmm9, xmm9",
-        "pxor xmm10, xmm10",
-        "pxor xmm11, xmm11",
-        "pxor xmm12, xmm12",
-        "pxor xmm13, xmm13",
-        "pxor xmm14, xmm14",
-        "pxor xmm15, xmm15",
+        clear_caller_saved!(),
         "ret",
         depth = const UNUSED,
     )

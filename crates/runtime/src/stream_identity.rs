@@ -9,7 +9,7 @@
 //! Children that run without control use these functions too, in several threads: there is no shared state
 //! here but constants, and no stack other than the caller's.
 
-use crate::{log::c_bytes, real::Real, redirect::CodeWriter, sys};
+use crate::{log::c_bytes, real::Real, redirect::CodeWriter, stack::clear_caller_saved, sys};
 use core::{
     arch::naked_asm,
     ffi::{c_char, c_void},
@@ -234,22 +234,7 @@ macro_rules! entries {
                     "call {}",
                     "add rsp, 8",
                     ".cfi_adjust_cfa_offset -8",
-                    "xor ecx, ecx",
-                    "xor edx, edx",
-                    "xor esi, esi",
-                    "xor edi, edi",
-                    "xor r8d, r8d",
-                    "xor r9d, r9d",
-                    "xor r10d, r10d",
-                    "xor r11d, r11d",
-                    "pxor xmm0, xmm0",
-                    "pxor xmm1, xmm1",
-                    "pxor xmm2, xmm2",
-                    "pxor xmm3, xmm3",
-                    "pxor xmm4, xmm4",
-                    "pxor xmm5, xmm5",
-                    "pxor xmm6, xmm6",
-                    "pxor xmm7, xmm7",
+                    clear_caller_saved!(),
                     "ret",
                     ".cfi_endproc",
                     sym $job

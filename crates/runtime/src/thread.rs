@@ -244,7 +244,7 @@ impl Runtime {
         if error != 0 {
             return Err(error);
         }
-        thread.context.wait_parked();
+        thread.context.wait_parked(self.state.log.glibc_tid(thread.handle));
         drop((affinity_guard, paused));
         Ok(thread)
     }

@@ -122,7 +122,7 @@ impl MutexOp {
         emit: &mut impl FnMut(LockChange),
     ) -> Result<(), Contradiction> {
         match *self {
-            Self::Init { lock } => machine.locks.reset(lock),
+            Self::Init { lock } => machine.locks.reset(lock, emit),
             Self::Lock { lock, attempt, depth } => {
                 let depth = Some(depth);
                 let request = LockRequest { lock, mode: LockMode::Exclusive, attempt, depth };

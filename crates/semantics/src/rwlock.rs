@@ -138,7 +138,7 @@ impl RwLockOp {
         emit: &mut impl FnMut(LockChange),
     ) -> Result<(), Contradiction> {
         match *self {
-            Self::Init { lock } => machine.locks.reset(lock),
+            Self::Init { lock } => machine.locks.reset(lock, emit),
             Self::Lock { lock, mode, attempt } => {
                 let request = LockRequest { lock, mode, attempt, depth: None };
                 if step.succeeded() {

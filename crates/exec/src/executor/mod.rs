@@ -12,6 +12,7 @@ use crate::{
     notes,
     process::{Launch, Process, Server, raise_descriptor_limit},
     rewind_policy::RewindPolicy,
+    signals,
     snapshot::{self, Snapshot},
     steps::CompressedSteps,
     streams::{Streams, contents, create_streams},
@@ -55,6 +56,7 @@ impl Executor {
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         raise_descriptor_limit()?;
+        signals::check_allowed()?;
         let streams = create_streams(&program)?;
         let binding = Binding::of(&program)?;
         let mut memory = SharedMemory::new(&program)?;

@@ -27,7 +27,7 @@ use unsnarl_model::{Channel, ChannelKind, Flags, Misuse, Op};
 
 /// All children are one object.
 const CHILDREN: Descriptor =
-    Descriptor { channel: Channel { kind: ChannelKind::Children, number: 0 }, peer: Peer::Environment };
+    Descriptor::new(Channel { kind: ChannelKind::Children, number: 0 }, Peer::Environment);
 const ADDR: usize = CHILDREN.channel.as_addr() as usize;
 
 const FORK: &str = "fork: the child runs without control";

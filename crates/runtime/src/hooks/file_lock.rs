@@ -15,8 +15,7 @@ use crate::{
 use unsnarl_model::{Channel, ChannelKind, Flags, Op};
 
 /// All file locks are one object: only the kernel knows which file is meant.
-const LOCKS: Descriptor =
-    Descriptor { channel: Channel { kind: ChannelKind::File, number: 0 }, peer: Peer::Environment };
+const LOCKS: Descriptor = Descriptor::new(Channel { kind: ChannelKind::File, number: 0 }, Peer::Environment);
 
 /// Tries to take the lock. If it is held and `waits` is set, waits until it may be free.
 unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: impl Fn() -> isize) -> Answer {

@@ -177,6 +177,14 @@ impl Runtime {
             // SAFETY: the caller's contract.
             return Ok(unsafe { sys::call(call, args) });
         };
+        let requested: usize = places.counted.iter().map(|vector| vector.iov_len).sum();
+        if io.op == Op::FdRead && requested < on.smallest_read {
+            self.turn(io.op, on.channel.as_addr() as usize, io.pc);
+            // SAFETY: the caller's contract.
+            let result = unsafe { sys::call(call, args) };
+            self.log_io(&io, on, Flags::NONE, result);
+            return Ok(result);
+        }
         let turn = self.wait_for_io(&io, on);
         // SAFETY: the caller's contract.
         let job = || match turn {
@@ -184,7 +192,6 @@ impl Runtime {
             Turn::Go => unsafe { sys::call(call, args) },
             _ => -libc::EAGAIN as isize,
         };
-        let requested = places.counted.iter().map(|vector| vector.iov_len).sum();
         let result = if matches!(turn, Turn::Cancelled | Turn::Interrupted) {
             -libc::EINTR as isize
         } else {

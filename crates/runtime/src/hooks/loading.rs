@@ -2,17 +2,15 @@
 //!
 //! The loader holds a lock while constructors and destructors run, so no other thread may run meanwhile. It looks at the
 //! address that `dlopen` returns to, because the caller's RUNPATH says where libraries are. So the hook leads the loader
-//! back through an instruction of the caller's own module ([`dlopen`]).
+//! back through an instruction of the caller's own module ([`call_and_return_through`]).
 //!
-//! All functions are bound when a library is loaded (`LD_BIND_NOW`). A library with a function that nothing defines cannot be
-//! opened then, although it can natively, with `RTLD_LAZY`. The program learns of the failure through `dlerror`, and so does
-//! the runtime.
+//! All functions are bound when a library is loaded (`LD_BIND_NOW`). A library with a function that nothing defines cannot
+//! be opened then, although it can natively, with `RTLD_LAZY`. The run is then made again with lazy binding.
 
 use crate::{end, log::c_bytes, real::Real, state::Runtime};
 use core::{
     arch::naked_asm,
     ffi::{c_char, c_int, c_void},
-    mem,
     sync::atomic::{AtomicBool, Ordering},
 };
 use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
@@ -21,31 +19,10 @@ use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
 const UNRESOLVED: &[u8] = b"undefined symbol: ";
 
 static IS_EAGER: AtomicBool = AtomicBool::new(false);
-static REAL: Real = Real::new(c"dlerror");
-
-/// Finds the function behind the hook, before the program runs: a lookup later on would clear the error to be reported.
-pub(crate) fn find_real() {
-    REAL.find();
-}
 
 /// Notes that the loader binds eagerly because the controller asked for it.
 pub(crate) fn expect_eager_binding() {
     IS_EAGER.store(true, Ordering::Relaxed);
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dlerror() -> *mut c_char {
-    let Some(real) = REAL.find() else { return core::ptr::null_mut() };
-    // SAFETY: the C library's function of this name.
-    let message = unsafe { mem::transmute::<*mut _, unsafe extern "C" fn() -> *mut c_char>(real)() };
-    if IS_EAGER.load(Ordering::Relaxed) {
-        let text = c_bytes(message);
-        let is_unresolved = text.windows(UNRESOLVED.len()).any(|part| part == UNRESOLVED);
-        if let (true, Some(runtime)) = (is_unresolved, Runtime::enter()) {
-            end::needs_lazy_binding(&runtime.state, text);
-        }
-    }
-    message
 }
 
 hooks! {
@@ -59,8 +36,8 @@ hooks! {
 
 static REAL_OPEN: Real = Real::new(c"dlopen");
 
-/// Calls the real function with a `ret` of the caller's module as its return address. That instruction returns to
-/// [`opened`], which returns to the caller.
+/// Continues at [`open`], with the caller's address as third argument, or without control at the real function, which has
+/// two.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlopen(_: *const c_char, _: c_int) -> *mut c_void {
@@ -70,64 +47,78 @@ unsafe extern "C" fn dlopen(_: *const c_char, _: c_int) -> *mut c_void {
         "push rsi",
         "sub rsp, 8",
         ".cfi_adjust_cfa_offset 24",
-        "mov rdi, [rsp + 24]",
-        "call {opening}",
+        "call {choose}",
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
         ".cfi_adjust_cfa_offset -24",
-        "test rdx, rdx",
-        "jz 2f",
-        "lea r11, [rip + {opened}]",
-        "push r11",
-        "push rdx",
-        ".cfi_adjust_cfa_offset 16",
-        "2:",
+        "mov rdx, [rsp]",
         "jmp rax",
         ".cfi_endproc",
-        opening = sym opening,
-        opened = sym opened,
+        choose = sym choose,
     )
 }
 
+extern "C" fn choose() -> usize {
+    let function = REAL_OPEN.address() as usize;
+    if Runtime::enter().is_some() { open as *const () as usize } else { function }
+}
+
+extern "C-unwind" fn open(file: *const c_char, mode: c_int, caller: usize) -> *mut c_void {
+    if let Some(runtime) = Runtime::enter() {
+        runtime.state.undivided += 1;
+    }
+    let function = REAL_OPEN.address() as usize;
+    let through = return_near(caller).unwrap_or(ours as *const () as usize);
+    // SAFETY: the program's arguments, and a `ret` instruction.
+    let attempt = || unsafe { call_and_return_through(file, mode, function, through) };
+    let mut handle = attempt();
+    if handle.is_null() && mode & libc::RTLD_NOW == 0 && IS_EAGER.load(Ordering::Relaxed) {
+        end_if_unresolved();
+        // The loader reports an error only once. It must fail again, so that the program finds the error too.
+        handle = attempt();
+    }
+    if let Some(runtime) = Runtime::enter() {
+        let state = &mut runtime.state;
+        state.undivided -= 1;
+        state.refresh_modules();
+        if state.modules.has_openmp() {
+            state.expect_waits_in_libraries(caller as u64);
+        }
+    }
+    handle
+}
+
+/// Ends the run if the last library could not be opened because a function of it is undefined.
+fn end_if_unresolved() {
+    // SAFETY: the loader's message lasts until the thread's next operation on a library.
+    let message = c_bytes(unsafe { libc::dlerror() });
+    let is_unresolved = message.windows(UNRESOLVED.len()).any(|part| part == UNRESOLVED);
+    if let (true, Some(runtime)) = (is_unresolved, Runtime::enter()) {
+        end::needs_lazy_binding(&runtime.state, message);
+    }
+}
+
+/// Calls a function that sees `through` as its return address. The `ret` there returns here.
 #[unsafe(naked)]
-unsafe extern "C" fn opened() {
+unsafe extern "C-unwind" fn call_and_return_through(
+    file: *const c_char,
+    mode: c_int,
+    function: usize,
+    through: usize,
+) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
-        "push rax",
-        ".cfi_adjust_cfa_offset 8",
-        "mov rdi, [rsp + 8]",
-        "call {finish}",
-        "pop rax",
-        ".cfi_adjust_cfa_offset -8",
+        "lea r11, [rip + 2f]",
+        "push r11",
+        "push rcx",
+        ".cfi_adjust_cfa_offset 16",
+        "jmp rdx",
+        ".cfi_adjust_cfa_offset -16",
+        "2:",
         "ret",
         ".cfi_endproc",
-        finish = sym finish_opening,
     )
-}
-
-/// The function to continue with, and its return address; 0 for the caller's own.
-#[repr(C)]
-struct Continuation {
-    function: usize,
-    returns_to: usize,
-}
-
-extern "C" fn opening(caller: usize) -> Continuation {
-    let function = REAL_OPEN.address() as usize;
-    let Some(runtime) = Runtime::enter() else { return Continuation { function, returns_to: 0 } };
-    runtime.state.undivided += 1;
-    Continuation { function, returns_to: return_near(caller).unwrap_or(ours as *const () as usize) }
-}
-
-extern "C" fn finish_opening(caller: u64) {
-    let Some(runtime) = Runtime::enter() else { return };
-    let state = &mut runtime.state;
-    state.undivided -= 1;
-    state.refresh_modules();
-    if state.modules.has_openmp() {
-        state.expect_waits_in_libraries(caller);
-    }
 }
 
 /// A `ret` for callers without a module.

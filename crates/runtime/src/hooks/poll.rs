@@ -92,7 +92,7 @@ fn describe_set(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descript
     let all = fds.iter().map(|fd| unsafe { *fd.get() }.fd).filter(|&fd| fd >= 0);
     let outside = all.filter_map(|fd| runtime.state.descriptors.lookup(fd)).any(|on| on.peer != Peer::Own);
     let peer = if outside { Peer::Environment } else { Peer::Own };
-    (first.unwrap_or(0), known.unwrap_or(Descriptor { channel: several, peer }))
+    (first.unwrap_or(0), known.unwrap_or(Descriptor::new(several, peer)))
 }
 
 /// `poll` as the system call.
@@ -168,7 +168,7 @@ unsafe fn wait_for_set(
     awaited.clear();
     awaited.push(UnsafeCell::new(Fd { fd: set, events: libc::POLLIN, revents: 0 }));
     let other = Channel { kind: ChannelKind::Set, number: 0 };
-    let on = runtime.state.descriptors.lookup(set).unwrap_or(Descriptor { channel: other, peer: Peer::Own });
+    let on = runtime.state.descriptors.lookup(set).unwrap_or(Descriptor::new(other, Peer::Own));
     // SAFETY: the program's buffer for events.
     let query = || unsafe {
         sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])

@@ -81,7 +81,7 @@ unsafe fn return_signal(taken: Result<SentSignal, i32>, place: *mut Info) -> i32
         Ok(sent) => {
             if !place.is_null() {
                 // SAFETY: the program passed this address for the result.
-                unsafe { *place = sent.info };
+                unsafe { *place = sent.info.as_awaited() };
             }
             sent.signal
         }

@@ -3,7 +3,6 @@
 use super::io::finish;
 use crate::{
     clock::{duration, timespec, waits_by},
-    descriptors::Peer,
     signals::Info,
     state::Runtime,
     sys,
@@ -11,7 +10,7 @@ use crate::{
     timers::{REAL, Timer, TimerAction},
 };
 use core::ffi::c_void;
-use unsnarl_model::{ChannelKind, Misuse};
+use unsnarl_model::Misuse;
 
 type Times = libc::itimerspec;
 type Micros = libc::itimerval;
@@ -262,7 +261,7 @@ hooks! {
         let size = size_of::<u64>();
         let made = sys::call(libc::SYS_signalfd4, [fd as isize as usize, mask as usize, size, flags as usize, 0, 0]);
         if made >= 0 && fd < 0 {
-            runtime.state.descriptors.add(made as i32, ChannelKind::Other, Peer::Environment);
+            runtime.state.descriptors.add_signals(made as i32);
         }
         if made >= 0 { runtime.state.listen_to(set) }
         finish(Ok(made)) as i32

@@ -152,22 +152,22 @@ impl Locks {
     }
 
     /// Notes that the memory of locks is freed. A program that uses them nevertheless is in error.
-    pub(crate) fn free(&mut self, block: ByteRange) {
-        let Self { held, undetermined } = self;
-        if held.is_empty() {
+    pub(crate) fn free(&mut self, block: ByteRange, emit: &mut impl FnMut(LockChange)) {
+        if self.held.is_empty() {
             return;
         }
-        let freed: Vec<u64> = held.range(block.first..block.end()).map(|(&lock, _)| lock).collect();
+        let freed: Vec<u64> = self.held.range(block.first..block.end()).map(|(&lock, _)| lock).collect();
         for lock in freed {
-            held.remove(&lock);
-            undetermined.insert(lock);
+            self.reset(lock, emit);
+            self.undetermined.insert(lock);
         }
     }
 
     /// Makes the lock a new one.
-    pub(crate) fn reset(&mut self, lock: u64) {
-        self.held.remove(&lock);
+    pub(crate) fn reset(&mut self, lock: u64, emit: &mut impl FnMut(LockChange)) {
         self.undetermined.remove(&lock);
+        let holds = self.held.remove(&lock).unwrap_or_default();
+        holds.into_iter().for_each(|hold| emit(LockChange::Released { lock, hold }));
     }
 
     fn blocker(&self, thread: ThreadIx, lock: u64, mode: LockMode) -> Option<ThreadIx> {

@@ -132,7 +132,7 @@ impl Machine {
         self.events += 1;
         self.threads.run(step)?;
         match &step.operation {
-            Operation::Memory(MemoryOp::Free(block)) => self.locks.free(*block),
+            Operation::Memory(MemoryOp::Free(block)) => self.locks.free(*block, emit),
             Operation::Memory(_)
             | Operation::Scheduling(_)
             | Operation::Descriptor(_)

@@ -15,7 +15,7 @@ use unsnarl_semantics::{LockChange, Machine, MemoryOp, Operation, ThreadOp};
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// The number of lines, one for each event that STD can express.
+    /// The number of lines.
     pub lines: u64,
     /// The number of skipped events by operation: STD has no word for them, they failed, or they are inner
     /// levels of recursive locks.
@@ -37,28 +37,30 @@ pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -
     let mut machine = Machine::default();
     let mut exported = Exported::default();
     for event in &trace.events {
-        let Some((word, operand)) = std_operation(event, imported, &mut machine) else {
+        let operations = std_operations(event, imported, &mut machine);
+        if operations.is_empty() {
             *exported.skipped.entry(event.op).or_default() += 1;
-            continue;
-        };
-        let operand = match operand {
-            Operand::Address(addr) => names.of(addr),
-            Operand::Thread(thread) => {
-                let known = names.threads.get(&thread).map(String::as_str);
-                match known.or(threads.get(thread.index()).map(|name| &**name)) {
-                    Some(name) => name.into(),
-                    None => {
-                        *exported.skipped.entry(event.op).or_default() += 1;
-                        continue;
+        }
+        for (word, operand) in operations {
+            let operand = match operand {
+                Operand::Address(addr) => names.of(addr),
+                Operand::Thread(thread) => {
+                    let known = names.threads.get(&thread).map(String::as_str);
+                    match known.or(threads.get(thread.index()).map(|name| &**name)) {
+                        Some(name) => name.into(),
+                        None => {
+                            *exported.skipped.entry(event.op).or_default() += 1;
+                            continue;
+                        }
                     }
                 }
-            }
-        };
-        let thread = &threads[event.thread.index()];
-        let location =
-            if imported { trace.site(event).offset.cast_signed() } else { i64::from(event.site.0) };
-        writeln!(out, "{thread}|{}({operand})|{location}", word.text())?;
-        exported.lines += 1;
+            };
+            let thread = &threads[event.thread.index()];
+            let location =
+                if imported { trace.site(event).offset.cast_signed() } else { i64::from(event.site.0) };
+            writeln!(out, "{thread}|{}({operand})|{location}", word.text())?;
+            exported.lines += 1;
+        }
     }
     out.flush()?;
     Ok(exported)
@@ -70,39 +72,39 @@ enum Operand {
     Thread(ThreadIx),
 }
 
-/// Translates the machine's next event to STD, if STD can express it.
-fn std_operation(event: &Event, imported: bool, machine: &mut Machine) -> Option<(StdOp, Operand)> {
+/// Translates the machine's next event to STD. The result is empty if STD cannot express it, and longer than one
+/// if it releases several locks.
+fn std_operations(event: &Event, imported: bool, machine: &mut Machine) -> Vec<(StdOp, Operand)> {
     let step = machine.decode(event);
-    let mut change = None;
+    let mut operations = Vec::new();
     // A trace that contradicts itself is exported as it is.
-    let _ = machine.apply_with(&step, &mut |lock_change| change = Some(lock_change));
-    match &step.operation {
-        Operation::Mutex(_) | Operation::RwLock(_) | Operation::Cond(_) => match change? {
-            LockChange::Acquired { lock, .. } => Some((StdOp::Acquire, Operand::Address(lock))),
-            LockChange::Released { lock, .. } => Some((StdOp::Release, Operand::Address(lock))),
-            LockChange::Refused { .. } => None,
-        },
+    let _ = machine.apply_with(&step, &mut |change| match change {
+        LockChange::Acquired { lock, .. } => operations.push((StdOp::Acquire, Operand::Address(lock))),
+        LockChange::Released { lock, .. } => operations.push((StdOp::Release, Operand::Address(lock))),
+        LockChange::Refused { .. } => {}
+    });
+    let own = match &step.operation {
         Operation::Memory(MemoryOp::Access(access)) => {
             let word = if access.writes { StdOp::Write } else { StdOp::Read };
             Some((word, Operand::Address(access.range.first)))
         }
-        Operation::Thread(op) => {
-            let address = Operand::Address(event.addr);
-            match op {
-                ThreadOp::Create { thread } if step.succeeded() => {
-                    Some((StdOp::Fork, Operand::Thread(thread.known()?)))
-                }
-                ThreadOp::Join { thread } if step.succeeded() => {
-                    Some((StdOp::Join, Operand::Thread(thread.known()?)))
-                }
-                // For RAPID these mark transactions, and a thread of a program is not a transaction.
-                ThreadOp::Start { .. } if imported => Some((StdOp::Begin, address)),
-                ThreadOp::End { .. } if imported => Some((StdOp::End, address)),
-                _ => None,
-            }
+        Operation::Thread(ThreadOp::Create { thread }) if step.succeeded() => {
+            thread.known().map(|child| (StdOp::Fork, Operand::Thread(child)))
+        }
+        Operation::Thread(ThreadOp::Join { thread }) if step.succeeded() => {
+            thread.known().map(|target| (StdOp::Join, Operand::Thread(target)))
+        }
+        // For RAPID these mark transactions, and a thread of a program is not a transaction.
+        Operation::Thread(ThreadOp::Start { .. }) if imported => {
+            Some((StdOp::Begin, Operand::Address(event.addr)))
+        }
+        Operation::Thread(ThreadOp::End { .. }) if imported => {
+            return vec![(StdOp::End, Operand::Address(event.addr))];
         }
         _ => None,
-    }
+    };
+    operations.extend(own);
+    operations
 }
 
 /// Returns the names of imported threads; in other programs several threads may have the same name, or none.

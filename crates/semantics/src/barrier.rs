@@ -50,7 +50,7 @@ pub enum BarrierOp {
 }
 
 /// The barriers of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Barriers {
     /// The number of threads of a round, by barrier.
     threads: BTreeMap<u64, u64>,

@@ -60,7 +60,7 @@ pub enum SemaphoreOp {
 }
 
 /// The semaphores of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Semaphores {
     /// The known counts.
     counts: BTreeMap<u64, u64>,

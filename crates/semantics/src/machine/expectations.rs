@@ -9,7 +9,7 @@ use unsnarl_model::{Event, ThreadIx};
 
 /// What a run started with and what it will do: the first counts of semaphores, the threads that it creates,
 /// the number of events of each thread, and of arrivals at each round of a barrier.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectations {
     counts: BTreeMap<u64, u64>,
     created: BTreeSet<ThreadIx>,

@@ -61,7 +61,7 @@ pub(crate) struct LockRequest {
 }
 
 /// The holders of all locks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Locks {
     held: BTreeMap<u64, Vec<Hold>>,
     /// Locks of which events do not show whether they can be acquired: their holder has ended, and only a
@@ -100,7 +100,11 @@ impl Locks {
         match holds.iter_mut().find(|hold| hold.thread == step.thread) {
             Some(again) => again.depth = depth.unwrap_or(again.depth + 1),
             None => {
-                holds.push(Hold { thread: step.thread, mode, depth: depth.unwrap_or(1), since: step.number });
+                let at = holds.partition_point(|hold| hold.since <= step.number);
+                holds.insert(
+                    at,
+                    Hold { thread: step.thread, mode, depth: depth.unwrap_or(1), since: step.number },
+                );
                 emit(LockChange::Acquired { lock, mode, attempt });
             }
         }

@@ -22,7 +22,7 @@ use alloc::collections::BTreeMap;
 use unsnarl_model::{Event, Op, ThreadIx, Wait};
 
 /// The state of locks, semaphores, barriers, once controls, waits and threads after some events.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     pub(crate) locks: Locks,
     pub(crate) wait_queues: WaitQueues,

@@ -4,7 +4,7 @@ use crate::{Contradiction, Operation, Step, ThreadOp};
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Life {
     created: bool,
     /// The number of its events.
@@ -14,7 +14,7 @@ struct Life {
 }
 
 /// The threads of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Threads {
     lives: Vec<Life>,
     /// The program is exiting: later events of its last thread belong to no thread.

@@ -3,7 +3,7 @@
 //! A signal wakes one of the threads that wait at that moment; which one is decided by the schedule. So each
 //! thread that waited before the signal may take its wake-up, until one has. A broadcast wakes all of them.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::ThreadIx;
 
 /// A wait that a thread has begun.
@@ -21,7 +21,7 @@ pub struct CondOrFutexWait {
     requeued: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WakeUps {
     object: u64,
     /// The number of the event that caused them.
@@ -32,27 +32,26 @@ struct WakeUps {
 }
 
 /// All waits and wake-ups.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WaitQueues {
-    waits: Vec<CondOrFutexWait>,
+    waits: BTreeMap<ThreadIx, CondOrFutexWait>,
+    /// In the order of their events.
     wake_ups: Vec<WakeUps>,
 }
 
 impl WaitQueues {
     pub(crate) fn of(&self, thread: ThreadIx) -> Option<&CondOrFutexWait> {
-        self.waits.iter().find(|wait| wait.thread == thread)
+        self.waits.get(&thread)
     }
 
     /// Begins a wait.
     pub(crate) fn wait(&mut self, thread: ThreadIx, object: u64, mutex: Option<u64>, since: u64) {
-        self.waits.retain(|wait| wait.thread != thread);
-        self.waits.push(CondOrFutexWait { thread, object, mutex, since, requeued: false });
+        self.waits.insert(thread, CondOrFutexWait { thread, object, mutex, since, requeued: false });
     }
 
     /// Ends the thread's wait by the wake-up of this event, if any; returns the wait.
     pub(crate) fn wake(&mut self, thread: ThreadIx, waker: Option<u64>) -> Option<CondOrFutexWait> {
-        let at = self.waits.iter().position(|wait| wait.thread == thread)?;
-        let wait = self.waits.swap_remove(at);
+        let wait = self.waits.remove(&thread)?;
         match waker {
             Some(waker) => self.take(|wake_ups| wake_ups.event == waker),
             None => self.leave(&wait),
@@ -62,22 +61,18 @@ impl WaitQueues {
 
     /// Leaves wake-ups for the threads that wait now.
     pub(crate) fn signal(&mut self, object: u64, event: u64, woken: u64) {
-        if woken > 0 {
-            self.wake_ups.push(WakeUps { object, event, left: woken, broadcast: false });
-        }
+        self.add(WakeUps { object, event, left: woken, broadcast: false });
     }
 
     /// Wakes all threads that wait now; `woken` of them had no wake-up. Nothing is left of earlier signals.
     pub(crate) fn broadcast(&mut self, object: u64, event: u64, woken: u64) {
         self.wake_ups.retain(|wake_ups| wake_ups.object != object || wake_ups.broadcast);
-        if woken > 0 {
-            self.wake_ups.push(WakeUps { object, event, left: woken, broadcast: true });
-        }
+        self.add(WakeUps { object, event, left: woken, broadcast: true });
     }
 
     /// Wakes or moves waiters of a futex. The events do not show which.
     pub(crate) fn requeue(&mut self, futex: u64) {
-        let there = self.waits.iter_mut().filter(|wait| wait.object == futex);
+        let there = self.waits.values_mut().filter(|wait| wait.object == futex);
         there.for_each(|wait| wait.requeued = true);
     }
 
@@ -101,12 +96,19 @@ impl WaitQueues {
         let mut kept = 0;
         let Self { waits, wake_ups } = self;
         for wake_ups in wake_ups.iter_mut().filter(|wake_ups| wake_ups.object == wait.object) {
-            let waiters = waits.iter().filter(|w| w.object == wait.object && w.since < wake_ups.event);
+            let waiters = waits.values().filter(|w| w.object == wait.object && w.since < wake_ups.event);
             let usable = (waiters.count() as u64).saturating_sub(kept);
             wake_ups.left = wake_ups.left.min(usable);
             kept += wake_ups.left;
         }
         self.wake_ups.retain(|wake_ups| wake_ups.left > 0);
+    }
+
+    fn add(&mut self, wake_ups: WakeUps) {
+        if wake_ups.left > 0 {
+            let at = self.wake_ups.partition_point(|other| other.event < wake_ups.event);
+            self.wake_ups.insert(at, wake_ups);
+        }
     }
 
     fn take(&mut self, is_taken: impl Fn(&WakeUps) -> bool) {

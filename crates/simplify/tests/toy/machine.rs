@@ -3,7 +3,7 @@
 use super::{Ins, Program};
 use std::collections::HashMap;
 use unsnarl_model::{
-    Action, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
+    Action, EnabledThreads, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
     Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_sched::{Pick, Picker, PrefixSteps, RunView, SpinDetector, ThreadSet, changes_nothing};
@@ -19,6 +19,8 @@ pub(super) struct Machine<'p> {
     ready: ThreadSet,
     by_timeout: ThreadSet,
     events: Vec<Event>,
+    /// The threads that were enabled at each event.
+    choices: Vec<EnabledThreads>,
     sites: Vec<Site>,
     vars: HashMap<u8, i64>,
     locks: HashMap<u8, usize>,
@@ -75,6 +77,7 @@ impl<'p> Machine<'p> {
             ready: ThreadSet::new(),
             by_timeout: ThreadSet::new(),
             events: Vec::new(),
+            choices: Vec::new(),
             sites: Vec::new(),
             vars: HashMap::new(),
             locks: HashMap::new(),
@@ -116,7 +119,12 @@ impl<'p> Machine<'p> {
         });
     }
 
-    pub(super) fn run(mut self) -> Trace {
+    pub(super) fn run(self) -> Trace {
+        self.run_with_choices().0
+    }
+
+    /// Runs the program; returns also the threads that were enabled at each event.
+    pub(super) fn run_with_choices(mut self) -> (Trace, Vec<EnabledThreads>) {
         let prefix = PrefixSteps {
             segments: self.plan.prefix.segments.clone(),
             actions: self.plan.prefix.actions.clone(),
@@ -142,6 +150,7 @@ impl<'p> Machine<'p> {
             let by_timeout = !self.ready.contains(thread);
             self.current = thread;
             let at = self.events.len();
+            self.note_choices();
             self.step(thread.index(), by_timeout);
             if preempts {
                 self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
@@ -151,7 +160,14 @@ impl<'p> Machine<'p> {
                 self.look_for_circle(thread.index());
             }
         }
-        self.trace()
+        let choices = std::mem::take(&mut self.choices);
+        (self.trace(), choices)
+    }
+
+    fn note_choices(&mut self) {
+        let bits = |set: &ThreadSet| set.iter().fold(0, |bits, thread| bits | 1 << thread.index());
+        let (ready, by_timeout) = (bits(&self.ready), bits(&self.by_timeout));
+        self.choices.push(EnabledThreads { can_run: ready | by_timeout, yields: by_timeout });
     }
 
     fn ins(&self, thread: usize) -> Option<Ins> {

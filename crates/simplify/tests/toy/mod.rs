@@ -8,7 +8,7 @@ pub(crate) mod programs;
 
 use machine::Machine;
 use std::convert::Infallible;
-use unsnarl_model::{Plan, Policy, RunLimits, Trace};
+use unsnarl_model::{EnabledThreads, Plan, Policy, RunLimits, Trace};
 use unsnarl_simplify::Runner;
 
 /// One step of a thread. A register holds the last value read, or whether a try succeeded.
@@ -70,6 +70,11 @@ impl Program {
     /// Builds a program whose threads exist from the start, as in the papers.
     pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
         Self { threads, bare: true, sole_accesses_are_events: true, ..Self::default() }
+    }
+
+    /// Runs the program; returns also the threads that were enabled at each event.
+    pub(crate) fn run_with_choices(&self, plan: &Plan) -> (Trace, Vec<EnabledThreads>) {
+        Machine::new(self, plan).run_with_choices()
     }
 
     /// Runs the program.

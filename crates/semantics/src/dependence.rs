@@ -54,7 +54,8 @@ impl Rules {
     pub fn of(trace: &Trace) -> Self {
         // Traces of other tools have no program, and contain all accesses.
         let recorded = !trace.program.path.is_empty();
-        let accesses = trace.events.iter().any(|event| event.op.is_plain_access());
+        // A program with atomic operations may have plain accesses that were no events in this run.
+        let accesses = trace.events.iter().any(|event| event.op.is_plain_access() || event.op.is_atomic());
         Self { hides_sole_accesses: recorded && accesses, ..Self::default() }
     }
 }

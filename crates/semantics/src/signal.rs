@@ -5,19 +5,19 @@
 //! | --- | --- | --- | --- | --- |
 //! | set action | always | none | writes the signals | releases the signal |
 //! | set mask | always | none | writes the signals | none |
-//! | send | always | the signal is pending | writes the signals | before the handler that it starts |
+//! | send | always | the signal is pending | writes the signals; keeps its position among the receiver's operations, or all | before the handler that it starts |
 //! | handle, wait | the signal was sent, by the program or from outside | the signal is taken | writes the signals | acquires the signal; after the event that sent it |
 //! | pause | unknown | none | writes the signals | none |
 //! | set timer | always | none | writes the signals | releases the timers |
-//! | timer fires | time passes | sends its signal | writes the signals | acquires the timers; before the handler that it starts |
+//! | timer fires | time passes | sends its signal, or makes a descriptor ready | writes the signals and channels; keeps its position if it sends a signal | acquires the timers; before the handler that it starts |
 
 use crate::{
-    OpResult,
+    OpResult, ThreadNumber,
     edge::{Edge, SyncPoint},
     machine::{Blocker, Enabled, Machine},
     touch::{SharedObject, Touch},
 };
-use unsnarl_model::{Event, Op};
+use unsnarl_model::{Event, Op, ThreadIx};
 
 /// Stands for the whole process in [`SignalOp::Send`] events.
 const PROCESS: u64 = u64::MAX;
@@ -89,8 +89,20 @@ impl SignalOp {
     }
 
     #[inline]
-    pub(crate) fn touches(&self, emit: &mut impl FnMut(Touch)) {
+    pub(crate) fn touches(&self, by: ThreadIx, emit: &mut impl FnMut(Touch)) {
         emit(Touch::writes(SharedObject::Signals));
+        match *self {
+            // The receiver acts on it at its next operation.
+            Self::Send { thread: Some(thread), .. } => match ThreadNumber(thread).known() {
+                Some(receiver) if receiver != by => emit(Touch::Pin(receiver)),
+                Some(_) => {}
+                None => emit(Touch::Fence),
+            },
+            Self::Send { thread: None, .. } | Self::TimerFires { signal: 1.., .. } => emit(Touch::Fence),
+            // It makes a descriptor ready.
+            Self::TimerFires { signal: 0, .. } => emit(Touch::writes(SharedObject::Channels)),
+            _ => {}
+        }
     }
 
     #[inline]

@@ -135,7 +135,7 @@ pub fn touches(step: &Step, mut emit: impl FnMut(Touch)) {
         Operation::Futex(op) => op.touches(step.result, &mut emit),
         Operation::Thread(op) => op.touches(step.thread, step.result, &mut emit),
         Operation::Descriptor(op) => op.touches(&mut emit),
-        Operation::Signal(op) => op.touches(&mut emit),
+        Operation::Signal(op) => op.touches(step.thread, &mut emit),
         Operation::Scheduling(op) => op.touches(&mut emit),
     }
     if step.result == crate::OpResult::TimedOut {

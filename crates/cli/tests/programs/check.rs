@@ -3,6 +3,7 @@
 use crate::{
     enabled,
     expectation::{Expectation, Schedules},
+    swaps,
 };
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
@@ -67,6 +68,9 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let replayer = if seed % 4 == 0 { &mut fresh } else { &mut executor };
         let again = run(replayer, &trace.replay_plan())?;
         same(&trace, &again).map_err(|reason| format!("seed {seed} does not replay: {reason}"))?;
+        if expected.instrument && !timeout && !from_checkpoint && seed < 4 && trace.events.len() < LONG {
+            swaps::check(&mut executor, &trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
+        }
         if !timeout && seed < 2 {
             resumed(&mut executor, &trace).map_err(|reason| format!("seed {seed}, resumed: {reason}"))?;
         }

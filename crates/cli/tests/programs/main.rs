@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod enabled;
 mod expectation;
+mod swaps;
 mod threads;
 
 use expectation::Expectation;

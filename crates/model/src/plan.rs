@@ -107,7 +107,7 @@ pub struct Action {
     pub site: Site,
 }
 
-/// What a thread is meant to do at a point of a prefix.
+/// The planned action of a thread at a point of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlannedAction {
     /// It executes this action.

@@ -142,7 +142,7 @@ impl Runtime {
         unsafe { *RUNTIME.1.get() = 0 };
     }
 
-    /// Tells the compiler that `self` is at a constant address. If a single caller loads the reference from
+    /// Informs the compiler that `self` is at a constant address. If a single caller loads the reference from
     /// memory, the compiler cannot derive this, and hot paths would keep the address in a register.
     #[inline(always)]
     pub(crate) fn assume_single(&self) {

@@ -22,7 +22,7 @@ pub enum Edge {
     Unobserved,
 }
 
-/// Where edges meet.
+/// An object or moment that links a release to later acquires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncPoint {
     /// A mutex, a spin lock, or the writers of a read-write lock. The order of critical sections is

@@ -12,7 +12,7 @@ use unsnarl_model::{Event, Flags, ThreadIx, Wait};
 /// Facts from the executed order that hold for every other order.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionFacts {
-    /// What the run started with and did.
+    /// The initial state and the events of the run, as far as other orders need them.
     pub expectations: Expectations,
     /// For each thread, whether it was preempted after its last event.
     preempted: BTreeMap<ThreadIx, bool>,

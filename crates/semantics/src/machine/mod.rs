@@ -35,7 +35,7 @@ pub struct Machine {
     events: u64,
 }
 
-/// Whether an operation can be executed next.
+/// The answer to the question if an operation can be executed next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enabled {
     /// It can.

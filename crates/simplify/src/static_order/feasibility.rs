@@ -1,4 +1,4 @@
-//! Whether an order of events is possible.
+//! Tests orders of events for feasibility.
 
 use unsnarl_model::Event;
 use unsnarl_semantics::{Enabled, Machine};

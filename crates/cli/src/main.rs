@@ -46,7 +46,10 @@ mod traces;
 mod verdict;
 mod wrap;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use std::{ffi::OsString, process::ExitCode};
 use verdict::Verdict;
 
@@ -150,7 +153,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
     if command.runs_programs()
         && let Err(error) =
             unsnarl_exec::raise_descriptor_limit().and_then(|()| unsnarl_exec::check_threads())
@@ -167,6 +173,27 @@ fn run() -> ExitCode {
         }
     }
     verdict::exit(result)
+}
+
+/// Prints what is wrong with the command line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let mut arguments = std::env::args();
+    let subcommand = arguments.nth(1).unwrap_or_default();
+    let takes_program = matches!(subcommand.as_str(), "hunt" | "explore" | "record");
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(program))
+            if takes_program && error.kind() == ErrorKind::UnknownArgument && !program.starts_with('-') =>
+        {
+            let program = output::quoted(program.as_ref());
+            eprintln!("error: put `--` before the program: unsnarl {subcommand} -- {program}");
+            ExitCode::from(2)
+        }
+        _ => {
+            // What cannot be printed need not be.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
 }
 
 impl Command {

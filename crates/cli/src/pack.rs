@@ -106,7 +106,7 @@ impl PackCommand {
             "WITH all of your environment variables, which the failure needs: check them before you share it"
         };
         output::print(&format!(
-            "pack     {quoted} ({} files, {:.1} MiB, {environment}; tried: it replays)\n\
+            "pack     {quoted} ({} files, {:.1} MiB, {environment}; checked: it replays)\n\
              look     tar -tf {quoted}\n\
              replay   unsnarl replay {quoted}   (anywhere)\n\
              check    unsnarl verify {quoted}\n",

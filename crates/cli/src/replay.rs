@@ -124,6 +124,9 @@ impl Replay {
             }
             (_, true) => {
                 eprint!("{}", output::outcome(&replayed.trace));
+                if recorded.outcome.kind == OutcomeKind::Check {
+                    eprintln!("  (recorded as a failure by your check, which a replay does not make again)");
+                }
                 let events = recorded.events.len();
                 let how = if replayed.identical() {
                     format!(": all {events} events are the same")

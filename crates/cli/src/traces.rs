@@ -139,8 +139,10 @@ pub(crate) fn find(requested: &Path) -> PathBuf {
 pub(crate) fn load(requested: &Path) -> Result<Trace> {
     let path = find(requested);
     if requested.as_os_str() == "latest" && !path.exists() {
-        let error =
-            io::Error::new(io::ErrorKind::NotFound, "no trace here yet: `unsnarl record -- PROG` makes one");
+        let error = io::Error::new(
+            io::ErrorKind::NotFound,
+            "no trace here yet: `unsnarl hunt -- PROG` searches for a failure and saves one",
+        );
         return Err(error.into());
     }
     if unsnarl_pack::is_pack(&path) {

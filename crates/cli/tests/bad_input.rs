@@ -114,7 +114,11 @@ fn unreadable_files_are_reported_with_advice() {
     let place = Place::new("traces");
     compile(&place, "plain", NOTHING, &[]);
     let output_text = expect_output(&place, 96, "\"$unsnarl\" replay");
-    assert!(output_text.contains("no trace here yet: `unsnarl record -- PROG` makes one"), "{output_text}");
+    assert!(
+        output_text
+            .contains("no trace here yet: `unsnarl hunt -- PROG` searches for a failure and saves one"),
+        "{output_text}"
+    );
     fs::write(place.path("text.snarl"), "text").expect("a file");
     fs::write(place.path("empty.snarl"), "").expect("a file");
     for (trace, reason) in [

@@ -27,7 +27,7 @@ fn hunt_builds_finds_simplifies_and_explains() {
         "without this stop, the program ended normally",
         "assertion failed in thread 0 at prog.c:33",
         "prog.c:19 (thread 0.2) read `balance`, then prog.c:12 (thread 0.1) wrote it: nothing orders them",
-        "(tried: the same failure)",
+        "(checked: fails the same way)",
     ] {
         assert!(page.contains(expected), "no `{expected}` in\n{page}");
     }

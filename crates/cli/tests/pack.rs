@@ -74,7 +74,7 @@ fn pack_replays_after_program_is_deleted() {
     let place = bank("moved");
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main", "amount.txt"]);
     let report = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
-    assert!(report.contains("without your environment; tried: it replays"), "{report}");
+    assert!(report.contains("without your environment; checked: it replays"), "{report}");
     fs::remove_dir_all(place.0.path("here")).expect("gone");
 
     // The library exists nowhere else, so neither the loader nor the C library is this machine's.

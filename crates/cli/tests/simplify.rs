@@ -185,7 +185,7 @@ fn failure_of_user_check_is_simplified_with_the_check() {
         built("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
     let search = ["explore", "--fail-if-stdout", "^70$", "-o", "bug.snarl", "--json", "--", "./prog"];
     place.json(100, &search);
-    let (_, output_text) = place.exits(1, &["simplify", "bug.snarl"]);
+    let (_, output_text) = place.exits(2, &["simplify", "bug.snarl"]);
     assert!(output_text.contains("give the same option again"), "{output_text}");
     let simplify = ["simplify", "bug.snarl", "--fail-if-stdout", "^70$", "--json", "-o", "simple.snarl"];
     let report = place.json(0, &simplify);

@@ -139,7 +139,7 @@ fn cargo_test_explores_each_test_and_reports_failures() {
         "test locks ... FAILED (run ",
         "---- loses ----\npanic in thread 0.1 (loses) at src/lib.rs:",
         "---- locks ----\ndeadlock: 2 threads wait for each other\n",
-        "replay   unsnarl replay .unsnarl/loses-1.snarl   (tried: identical)\n",
+        "replay   unsnarl replay .unsnarl/loses-1.snarl   (checked: identical)\n",
         "again    unsnarl cargo --runs 300 test --offline -- --exact locks\n",
         "result: FAILED. 1 passed; 2 failed; 0 ignored; ",
         "doc-tests are not explored",

@@ -80,7 +80,7 @@ impl std::fmt::Display for Flaw {
         write!(
             f,
             "event {}: {describe}; nothing can be predicted from a trace that contradicts itself",
-            self.event + 1
+            self.event
         )
     }
 }

@@ -99,7 +99,8 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
         header.end.signal = signal;
         header.end.pc = registers[0];
         // SAFETY: the kernel's description of the signal.
-        header.end.addr = unsafe { (*info).si_addr() } as u64;
+        let (addr, code) = unsafe { ((*info).si_addr() as u64, (*info).si_code) };
+        (header.end.addr, header.end.signal_code) = (addr, code);
         let top = state.threads[state.current.index()].stack_top;
         state.log.stack(state.current, registers, top);
     }

@@ -13,7 +13,7 @@ use crate::{
     options::duration,
     replay::{check_builds, replay},
     traces,
-    verdict::Verdict,
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Result, bail};
 use program::{ProgramPool, StopReason};
@@ -93,15 +93,17 @@ impl Simplify {
         let trace = traces::load(&self.trace)?;
         traces::check(self.output.as_deref())?;
         if !trace.outcome.is_failure() {
-            bail!(
-                "the run of this trace did not fail: there is nothing to keep; `unsnarl explore` finds one that does"
-            );
+            bail!(UsageError(
+                "nothing to simplify: the run of this trace did not fail; `unsnarl explore` finds one that does"
+                    .into()
+            ));
         }
         if trace.outcome.kind == OutcomeKind::Check && !self.checks.are_given() {
-            bail!(
+            bail!(UsageError(
                 "this failure was found by --check or --fail-if-stdout, which a trace does not keep: \
                  give the same option again"
-            );
+                    .into()
+            ));
         }
         check_builds(&trace)?;
         let run_options = program::RunOptions {

@@ -7,7 +7,7 @@ use crate::{
     pack::reproduces,
     replay::check_builds,
     traces,
-    verdict::Verdict,
+    verdict::{UnusableError, Verdict},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -54,14 +54,22 @@ fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
     let text = fs::read_to_string(path).with_context(|| {
         format!("no certificate {} (`unsnarl simplify --prove` makes one)", path.display())
     })?;
-    let wrong = || anyhow!("{} is not a certificate; `unsnarl simplify --prove` makes one", path.display());
+    let wrong = || {
+        anyhow!(UnusableError(format!(
+            "{} is not a proof; `unsnarl simplify --prove` makes one",
+            path.display()
+        )))
+    };
     let value: Value = serde_json::from_str(&text).map_err(|_| wrong())?;
     let number = |name: &str| value[name].as_u64().ok_or_else(wrong);
     let hex = |name: &str| {
         value[name].as_str().and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(wrong)
     };
     if number("unsnarl_proof")? != 1 {
-        bail!("{} was written by another version of unsnarl: prove it again", path.display());
+        bail!(UnusableError(format!(
+            "{} was written by another version of unsnarl: prove it again",
+            path.display()
+        )));
     }
     let segment = |value: &Value| {
         let part = |at: usize| value[at].as_u64();

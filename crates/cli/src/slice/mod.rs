@@ -205,7 +205,7 @@ impl Slice {
             ));
         }
         if self.at.is_none() && !recorded.outcome.is_failure() && !self.dump {
-            bail!(UsageError("the run did not fail; say what to explain by --at FILE:LINE".into()));
+            bail!(UsageError("the run did not fail; name a line with --at FILE:LINE".into()));
         }
         unsnarl_exec::check(Path::new(&recorded.program.path))?;
         check_builds(recorded)?;

@@ -6,7 +6,7 @@
 
 use crate::{
     target,
-    verdict::Verdict,
+    verdict::{UnusableError, Verdict},
     wrap::cargo::{CargoCall, cargo, command},
 };
 use anyhow::{Context, Result, bail};
@@ -59,7 +59,7 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
         .context("cannot run cargo")?;
     let stderr = String::from_utf8_lossy(&answer.stderr);
     if !answer.status.success() {
-        bail!("cargo did not report its test binaries:\n{}", stderr.trim_end());
+        bail!(UnusableError(format!("cargo did not report its test binaries:\n{}", stderr.trim_end())));
     }
     let binaries = read(&answer.stdout)?;
     Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
@@ -108,7 +108,7 @@ fn read(messages: &[u8]) -> Result<Vec<TestBinary>> {
             },
         })
     };
-    of(REASON).map(|message| binary(message).context("a message of the runner cannot be read")).collect()
+    of(REASON).map(|message| binary(message).context("cannot parse cargo's output")).collect()
 }
 
 fn text(value: &Value) -> String {

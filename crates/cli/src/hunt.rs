@@ -132,7 +132,7 @@ impl Hunt {
             self.options.path(0).as_deref(),
             &format!("{name}-simplified"),
         )?;
-        print_progress(self.options.run.json, "looking for the lines that made it fail");
+        print_progress(self.options.run.json, "looking for the lines that contributed");
         let (sliced, slice) = match slice::failure(&simplification.after, self.slice_time, interrupt) {
             Ok(Some(SliceOutcome::Text(text))) => (true, text),
             Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
@@ -174,10 +174,10 @@ impl HuntResult {
             format!(
                 "found    in run {} of {} ({}), {:.2} s\n\
                  reduced  {}, {}, {:.2} s{}\n\
-                 trace    {path} (as it was found: {original})\n\
+                 trace    {path} (original: {original})\n\
                  replay   unsnarl replay {path}   ({checked})\n\
                  debug    unsnarl replay {path} --gdb\n\
-                 look     unsnarl report {path} --before {original} --html report.html\n\
+                 report   unsnarl report {path} --before {original} --html report.html\n\
                  share    unsnarl pack {path}\n\
                  prove    unsnarl simplify --prove {path}\n\
                  fixed?   unsnarl replay {path} --program FIXED\n",

@@ -66,13 +66,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compile C with instrumentation: CC="unsnarl cc" in make, cmake, configure
-    #[command(disable_help_flag = true)]
-    Cc(Arguments),
-    /// Compile C++ with instrumentation: CXX="unsnarl c++"
-    #[command(name = "c++", disable_help_flag = true)]
-    Cxx(Arguments),
-    Cargo(cargo::Cargo),
     /// Find a failing schedule, simplify it, and explain the failure, in one command
     Hunt(hunt::Hunt),
     /// Search for a failing schedule and save its trace
@@ -83,7 +76,7 @@ enum Command {
     Replay(replay::Replay),
     /// Reduce a failing trace to the fewest context switches
     Simplify(simplify::Simplify),
-    /// Check the certificate of a simplified trace by repeating the search
+    /// Check the proof of a simplified trace, or a pack
     Verify(simplify::proof::Verify),
     /// Predict data races and deadlocks in other interleavings of a run
     Predict(predict::Predict),
@@ -99,6 +92,13 @@ enum Command {
     Export(convert::Export),
     /// Import a trace of another tool
     Import(convert::Import),
+    /// Compile C with instrumentation: CC="unsnarl cc" in make, cmake, configure
+    #[command(disable_help_flag = true)]
+    Cc(Arguments),
+    /// Compile C++ with instrumentation: CXX="unsnarl c++"
+    #[command(name = "c++", disable_help_flag = true)]
+    Cxx(Arguments),
+    Cargo(cargo::Cargo),
     /// Check what this machine and a program support
     Doctor(doctor::Doctor),
     /// Print shell completions
@@ -189,7 +189,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            // What cannot be printed need not be.
+            // An unwritable standard error is ignored.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }

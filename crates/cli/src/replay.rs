@@ -134,7 +134,7 @@ impl Replay {
                     format!(": all {events} events are the same, but not the output")
                 } else if replayed.difference.is_none() {
                     format!(
-                        ": all {events} events are the same, but the program is loaded at other addresses here"
+                        ": all {events} events are the same, but the program was loaded at other addresses"
                     )
                 } else if same_operations(recorded, &replayed.trace) {
                     format!(": all {events} operations are the same, at other addresses or with other values")
@@ -151,7 +151,7 @@ impl Replay {
             }
             (None, false) => {
                 eprint!("{}", output::outcome(&replayed.trace));
-                eprintln!("not reproduced; the recording ended like this:");
+                eprintln!("not reproduced; the recording ended differently:");
                 eprint!("{}", output::outcome(recorded));
             }
         }

@@ -92,7 +92,7 @@ pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Re
         if trace.plan.tail != Policy::Fair {
             eprintln!("found    by {}", strategy_name(&trace.plan));
         }
-        eprintln!("again    {}", arguments.collect::<Vec<_>>().join(" "));
+        eprintln!("rerun    {}", arguments.collect::<Vec<_>>().join(" "));
     }
     saved
 }

@@ -184,7 +184,7 @@ fn user_checks_can_fail_a_run() {
         assert!(report["outcome"]["message"].as_str().expect("a message").contains(message), "{report}");
     };
     failed(&["--fail-if-stdout", "^hel+o"], "standard output matches");
-    failed(&["--check", "false"], "`false` says no");
+    failed(&["--check", "false"], "the check `false` failed");
     place.exits(100, &["replay"]);
     place
         .exits(0, &["explore", "--runs", "5", "--check", "true", "--fail-if-stdout", "bye", "--", "./hello"]);

@@ -77,7 +77,7 @@ fn nobody(nth: u32) -> u32 {
 /// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// As without restrictions.
+    /// The same result as without restrictions.
     Works,
     /// The same result, and one line that contains this text.
     Notes(String),
@@ -275,7 +275,7 @@ const SINGLE: [(&str, i64); 16] = [
 const RANDOMISED: &str = "address randomisation cannot be switched off here: ";
 
 /// Parts of the doctor's findings and the other commands' notes.
-const NO_MEMORY_FILES: &str = "no memory files here (memfd_create: ";
+const NO_MEMFD_CREATE: &str = "memfd_create is not available (";
 const NO_CACHE: &str = "cannot be used (";
 const NO_PROCESSES: &str = "is the number of processes limited (`ulimit -u`)? raise it, or use -j 1";
 const FORBIDDEN: &str =
@@ -349,7 +349,7 @@ fn single_calls(error: &str, code: i32) -> Vec<Environment> {
         let environment = named(name, deny(code, &[call]));
         all.push(match name {
             "process_vm_readv" => environment.with_stacks(),
-            "memfd_create" => environment.notes(&COMMANDS, NO_MEMORY_FILES),
+            "memfd_create" => environment.notes(&COMMANDS, NO_MEMFD_CREATE),
             "pidfd_open" => environment.notes(&[DOCTOR], "pidfd_open is forbidden here: "),
             "seccomp" => environment.notes(&[DOCTOR], "seccomp is forbidden here: "),
             "setpgid" => environment.refuses(&COMMANDS, FORBIDDEN),
@@ -416,7 +416,7 @@ fn directories(shared: &Place) -> Vec<Environment> {
         .notes(&COMMANDS, NO_CACHE),
         Environment::new("small /dev/shm", mounted(small_shm(), Sandbox::default())),
         Environment::new("small /dev/shm, no memfd_create", mounted(small_shm(), no_memory_files))
-            .notes(&COMMANDS, NO_MEMORY_FILES),
+            .notes(&COMMANDS, NO_MEMFD_CREATE),
         Environment::new("full TMPDIR", mounted(full_tmp(), variables(&[("TMPDIR", Some(&tmp))]))),
         Environment::new(
             "full TMPDIR, HOME unset",
@@ -428,7 +428,7 @@ fn directories(shared: &Place) -> Vec<Environment> {
 
 /// Returns environments with limits of `ulimit`.
 fn limits() -> Vec<Environment> {
-    const NO_SHADOW: &str = "cannot reserve address space to look for races";
+    const NO_SHADOW: &str = "cannot reserve address space for race detection";
     const NO_ADDRESSES: &str = "is address space limited (`ulimit -v`)? raise it";
     // Root may raise limits and is exempt from some.
     let unprivileged =
@@ -441,7 +441,7 @@ fn limits() -> Vec<Environment> {
         Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30))
             .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, HUNT], NO_SHADOW)
             .refuses(&[SLICE], NO_ADDRESSES)
-            .notes(&[DOCTOR], "`ulimit -v` is set: races cannot be looked for"),
+            .notes(&[DOCTOR], "`ulimit -v` is set: data race detection is off"),
         Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20))
             .refuses(&COMMANDS, NO_ADDRESSES),
         Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)),
@@ -528,11 +528,11 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     })
 }
 
-/// How `replay` reports other addresses than in the recording, which was made without restrictions.
+/// The message of `replay` for other addresses than in the recording, which was made without restrictions.
 const REPRODUCED: &str = "reproduced: ";
 const OTHER_LAYOUT: &str = "but the program is loaded at other addresses here";
 
-/// How `simplify` reports that it does without snapshots.
+/// The message of `simplify` if it uses no snapshots.
 const NO_SNAPSHOTS: &str = "no snapshots: ";
 
 /// Removes text that may differ from run to run.

@@ -81,7 +81,7 @@ fn pack_replays_after_program_is_deleted() {
     let (_, output_text) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
     assert!(output_text.contains("reproduced: all"), "{output_text}");
     let (report, _) = place.unsnarl("there", 0, &["verify", "bug.pack"]);
-    assert_eq!(report, "the pack is complete, and it replays here (libraries: the pack's own)\n");
+    assert_eq!(report, "the pack is complete, and it replays here (libraries: from the pack)\n");
     // Other commands that take a trace also take the pack, and the sources are in it.
     let (shown, _) = place.unsnarl("there", 0, &["show", "bug.pack"]);
     assert!(shown.contains("void pay(int n)"), "{shown}");

@@ -237,7 +237,7 @@ fn only_tests_that_build_are_explored() {
     let (stdout, _) = place.exits(0, &["cargo", "test", "--offline"]);
     assert!(stdout.contains("exploring 0 tests") && stdout.contains("result: ok. 0 passed"), "{stdout}");
     let (_, stderr) = place.exits(2, &["cargo", "--runs", "5", "run"]);
-    assert!(stderr.contains("which only `test` makes"), "{stderr}");
+    assert!(stderr.contains("work only with `unsnarl cargo … test`"), "{stderr}");
     let (_, stderr) = place.exits(2, &["cargo", "test", "--doc"]);
     assert!(stderr.contains("`cargo test --doc` runs them"), "{stderr}");
     let (help, _) = place.exits(0, &["cargo", "--help"]);

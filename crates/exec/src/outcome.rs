@@ -117,7 +117,7 @@ const fn time_limit(stopped: Option<LimitReached>) -> &'static str {
         }
         Some(LimitReached::Time(TimeoutActivity::Waiting)) => {
             "the time limit was reached (--timeout raises it), long after the last schedule point: the thread waits in the \
-             kernel for something that is not modelled, and nobody else can run meanwhile"
+             kernel for something that is not modelled, and no other thread can run until then"
         }
         _ => "the time limit was reached (--timeout raises it)",
     }

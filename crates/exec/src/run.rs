@@ -115,7 +115,7 @@ impl Executor {
     /// Prepares runs of the program.
     ///
     /// # Errors
-    /// If the system refuses memory.
+    /// Returns an error if the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         raise_descriptor_limit()?;
         let streams = streams(&program)?;
@@ -156,7 +156,7 @@ impl Executor {
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
         if plan.conflicts && !self.memory.can_detect_races {
             let reason = "the program contains AddressSanitizer, which uses the race detector's addresses";
-            notes::add(format!("{reason}: data races are not looked for"));
+            notes::add(format!("{reason}: data race detection is off"));
         }
         self.run_with(plan, StackRequest::default(), TracingRequest::default(), None)
     }
@@ -204,7 +204,9 @@ impl Executor {
     /// As [`run`](Self::run).
     pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), NoSnapshot>, Error> {
         if self.settings.threads == ThreadBackend::Kernel {
-            return Ok(Err(NoSnapshot::Refused("of kernel threads a fork takes only one along".into())));
+            return Ok(Err(NoSnapshot::Refused(
+                "a fork copies only the calling kernel thread, so snapshots need fibers".into(),
+            )));
         }
         if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
             self.discard_snapshot(0);

@@ -25,7 +25,7 @@ pub struct Trace {
     pub callers: Vec<Site>,
     /// In the order of execution.
     pub events: Vec<Event>,
-    /// How the run ended.
+    /// The end of the run.
     pub outcome: Outcome,
     /// Problems that did not end the run.
     pub warnings: Vec<Warning>,
@@ -174,8 +174,8 @@ impl Trace {
                 }
                 None => (place, message.clone()),
             },
-            // The message describes the address, which may differ at one place.
-            OutcomeKind::Signal(_) => (place, String::new()),
+            // The message describes the address, which may differ at one place, or whether all threads wait.
+            OutcomeKind::Signal(_) | OutcomeKind::Deadlock => (place, String::new()),
             _ => (place, message.clone()),
         };
         Signature { kind: *kind, place, message }

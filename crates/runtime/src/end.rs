@@ -12,7 +12,7 @@ use unsnarl_wire::{End, EndKind};
 /// The exit status of a process that the runtime ended; the controller reads the shared memory instead.
 const STATUS: i32 = 96;
 
-/// Ends the run: no thread can go on, or some never will.
+/// Ends the run: no thread can continue, or some never will.
 #[cold]
 pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
     conclude(state, EndKind::Deadlock, reason);

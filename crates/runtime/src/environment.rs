@@ -62,7 +62,7 @@ impl State {
                     end::lacks_input(self);
                 }
                 if self.by_timeout.is_empty() {
-                    end::deadlock(self, "no thread can go on");
+                    end::deadlock(self, "no thread can continue");
                 }
                 return;
             }

@@ -237,14 +237,12 @@ unsafe fn begin(header: *mut Header) {
     let runtime = Runtime { picker, state }.begin();
     if unwatched {
         end::refuse(
-            "cannot reserve address space to look for races (a limit by `ulimit -v`, or vm.overcommit_memory = 2?); \
+            "cannot reserve address space for race detection (a limit by `ulimit -v`, or vm.overcommit_memory = 2?); \
              remove it, or use --points sync without --fail-on race",
         );
     }
     if tid_offset.is_none() {
-        end::refuse(
-            "the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported",
-        );
+        end::refuse("cannot find thread ids in the C library; only glibc 2.34 and later is supported");
     }
     // SAFETY: only reads the auxiliary vector.
     if backend == ThreadBackend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {

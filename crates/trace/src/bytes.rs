@@ -3,7 +3,7 @@
 //! Reading trusts nothing: every length is compared with the remaining bytes, using the minimum size of an
 //! element, before anything is allocated.
 
-/// Why bytes are malformed.
+/// The reason why bytes are malformed.
 pub(crate) type Malformed = &'static str;
 
 const ENDS_EARLY: Malformed = "it ends too early";
@@ -242,7 +242,7 @@ mod tests {
     fn there_and_back<T: Codec + PartialEq + std::fmt::Debug>(value: T) {
         let mut bytes = Vec::new();
         value.put(&mut bytes);
-        assert!(bytes.len() >= T::LEAST, "{value:?} takes fewer bytes than the least");
+        assert!(bytes.len() >= T::LEAST, "{value:?} takes fewer bytes than its minimum");
         let mut cursor = ByteCursor::new(&bytes);
         assert_eq!(T::take(&mut cursor), Ok(value));
         cursor.finish().unwrap();

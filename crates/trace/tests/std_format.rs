@@ -130,7 +130,7 @@ T1|fork(T2)|7
         [
             "line 2: T1 takes lock L, which it holds already",
             "line 4: T2 takes lock L, which T1 holds",
-            "line 7: T1 gives up lock L, which it does not hold",
+            "line 7: T1 releases lock L, which it does not hold",
             "line 8: T1 forks T2, which exists already",
         ]
     );

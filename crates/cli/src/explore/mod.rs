@@ -109,7 +109,7 @@ pub(crate) struct SearchReport {
     /// Runs that ended normally but with warnings, and the first of them.
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
-    /// Those of them that `--fail-on misuse` makes failures.
+    /// The number of these runs that `--fail-on misuse` would count as failures.
     pub(crate) misused: u64,
     pub(crate) interrupted: bool,
     completeness: Option<CompleteSearch>,
@@ -498,7 +498,7 @@ impl Explore {
                  found    {found} ({strategy_name}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
                  {}\
                  {}\
-                 again    unsnarl record --like {}{follow} -- {command}\n",
+                 rerun    unsnarl record --like {}{follow} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
                 other_races(&failure.trace),
@@ -517,7 +517,7 @@ impl Explore {
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
-                    "\nwarnings in {} of them{}; in the first:\n{}",
+                    "\nwarnings in {} of these runs{}; in the first:\n{}",
                     search.warned,
                     search.misuse_hint(),
                     output::outcome(trace)
@@ -534,14 +534,12 @@ impl Explore {
         let mut hint = match search.incomplete_reason {
             Some(IncompleteReason::Threads(threads)) => {
                 return format!(
-                    "not all  this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
+                    "incomplete: this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
                      next     another --strategy, such as portfolio\n",
                     Choice::THREADS
                 );
             }
-            Some(IncompleteReason::CutOff) => {
-                "not all  some runs were ended before their time (--timeout)\n".into()
-            }
+            Some(IncompleteReason::CutOff) => "incomplete: some runs were stopped by --timeout\n".into(),
             None => String::new(),
         };
         hint += if !instrumented {

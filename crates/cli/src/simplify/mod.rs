@@ -199,7 +199,7 @@ impl Method {
 
 /// Determines what each remaining preemption is needed for.
 fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
-    // Nobody reads the reasons of a hundred preemptions.
+    // A long list of reasons helps nobody.
     const MAX: u64 = 20;
     if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
         return;

@@ -51,9 +51,8 @@ pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
 
 /// Reads the certificate of a trace; `None` if it is for another failure.
 fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
-    let text = fs::read_to_string(path).with_context(|| {
-        format!("no certificate {} (`unsnarl simplify --prove` makes one)", path.display())
-    })?;
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("no proof {} (`unsnarl simplify --prove` makes one)", path.display()))?;
     let wrong = || {
         anyhow!(UnusableError(format!(
             "{} is not a proof; `unsnarl simplify --prove` makes one",
@@ -99,15 +98,15 @@ fn fingerprint(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Check the certificate of a simplified trace by repeating the search
+/// Check the proof of a simplified trace by repeating the search
 ///
-/// For a pack: check that it is complete and replays here, and check its certificate, if there is one.
+/// For a pack: check that it is complete and replays here, and check its proof, if there is one.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
     /// The trace or the pack: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// The certificate (default: the file beside the trace that ends in .proof)
+    /// The proof (default: the file beside the trace that ends in .proof)
     #[arg(long, value_name = "FILE")]
     proof: Option<PathBuf>,
     #[command(flatten)]
@@ -145,7 +144,7 @@ impl Verify {
         }
         if !self.json {
             let libraries =
-                if unpacked.own_libraries { "the pack's own" } else { "this machine's, the same" };
+                if unpacked.own_libraries { "from the pack" } else { "this machine has the same" };
             let replays = if reproduced { "it replays here" } else { "it does NOT replay here" };
             output::print(&format!("the pack is complete, and {replays} (libraries: {libraries})\n"));
         }
@@ -193,11 +192,11 @@ impl Verify {
         } else {
             let report = match (&failure_reason, &certificate) {
                 (None, Some(c)) => format!(
-                    "the certificate holds: {} context switches, {} preemptive, are the fewest within these points \
+                    "the proof holds: {} context switches, {} preemptive, are the fewest within these points \
                      ({} states, {} runs, searched again)\n",
                     c.cost.switches, c.cost.preemptions, c.states, c.executions
                 ),
-                (Some(failure_reason), _) => format!("the certificate does not hold: {failure_reason}\n"),
+                (Some(failure_reason), _) => format!("the proof does not hold: {failure_reason}\n"),
                 (None, None) => String::new(),
             };
             output::print(&report);

@@ -98,7 +98,10 @@ impl SimplificationReport {
         match (&self.certificate, self.switches_ruled_out) {
             (Some(c), _) => {
                 let (runs, states) = (c.executions, c.states);
-                let _ = writeln!(text, "proved minimal within these points ({runs} runs, {states} states)");
+                let _ = writeln!(
+                    text,
+                    "proved minimal: no schedule of these points fails with fewer context switches ({runs} runs, {states} states)"
+                );
             }
             (None, Some(none)) if self.proving => {
                 let _ = writeln!(

@@ -93,12 +93,12 @@ fn page_shows_cause_and_navigates_both_runs() {
     let expected = json!({
         "headline": "assertion failed in thread 0 at account.c:33, main",
         "why": [
-            "thread 0.2 was stopped here, before locking `mutex`", "account.c:20 │ pthread_mutex_lock(&mutex);",
+            "thread 0.2 was preempted here, before locking `mutex`", "account.c:20 │ pthread_mutex_lock(&mutex);",
             "it had read `balance` = 100 (account.c:19)",
             "meanwhile thread 0.1 wrote `balance`, which was 100 (account.c:12)",
-            "without this stop, the program ended normally",
+            "without this preemption, the program ends normally",
         ],
-        "titles": ["simplified", "as it was found"],
+        "titles": ["simplified", "before simplification"],
         "lanes": [["0", "main"], ["0.1", "deposit"], ["0.2", "withdraw"]],
         "begins": "5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
         "arrows": ["waits for 0.1 to end", "preempts 0.2", "has ended", "has ended"],
@@ -114,7 +114,7 @@ fn page_shows_cause_and_navigates_both_runs() {
         "other": ["7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4", "balance += 50;"],
         "others": "13: thread 0 join 0.1 account.c:31, after a switch from 0.2: has ended",
         "stop": ["5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
-            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this, the program ended normally"],
+            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this, the program ends normally"],
         "found": ["2 found", 2],
         "hit": "7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4",
         "again": "4: thread 0.2 read balance = 100 account.c:19, races with 7",
@@ -163,7 +163,7 @@ fn page_works_on_phones_and_screen_readers() {
         assert_eq!(output_text["unnamed"], json!([]), "{output_text}");
         assert_eq!(
             output_text["lists"][0][1],
-            "simplified: 15 events, 3 threads, 4 context switches, 1 preemptive"
+            "simplified: 15 events, 3 threads, 4 context switches (1 preemption)"
         );
         assert_eq!(output_text["place"], json!(["1", "15"]));
         assert_eq!(
@@ -193,7 +193,7 @@ fn page_shows_where_deadlocked_threads_wait() {
     );
     assert_eq!(
         output_text["why"],
-        "thread 0.1 holds `a` and waits for lock `b`, which thread 0.2 has (abba_deadlock.c:9)"
+        "thread 0.1 holds `a` and waits for lock `b`, held by thread 0.2 (abba_deadlock.c:9)"
     );
     assert_eq!(
         output_text["ends"],
@@ -262,7 +262,7 @@ fn page_follows_colour_scheme_and_handles_keys() {
     let colour = |nth: usize| seen[nth][0].as_str().expect("a colour");
     assert_eq!((colour(0), colour(1)), (colour(3), colour(2)), "{seen:?}");
     assert_ne!(colour(0), colour(2));
-    assert_eq!((&seen[0][1], &seen[2][1]), (&json!("dark"), &json!("light")));
+    assert_eq!((&seen[0][1], &seen[2][1]), (&json!("dark mode"), &json!("light mode")));
     assert_eq!(seen[1][2], "14: thread 0 join 0.2 account.c:32");
     // In the search field, letters are text.
     browser.press("/");

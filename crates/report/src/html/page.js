@@ -429,7 +429,7 @@ function showOthers(others) {
   const pane = byId('others');
   pane.replaceChildren();
   if (!others.length) return;
-  pane.append(make('h2', '', 'Meanwhile, about to'));
+  pane.append(make('h2', '', 'Next operation of the other threads'));
   others.forEach(({ title, next, words, file, line }) => {
     const place = file === null ? '' : `${base(data.files[file].path)}:${line}`;
     const text = file === null ? '' : data.files[file].lines[line - 1] || '';
@@ -499,7 +499,7 @@ byId('next').addEventListener('click', () => current.nextSwitch(1));
 byId('previous').addEventListener('click', () => current.nextSwitch(-1));
 const root = document.documentElement, wantsDark = matchMedia('(prefers-color-scheme: dark)');
 const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : wantsDark.matches);
-const nameTheme = () => { byId('theme').textContent = isDark() ? 'light' : 'dark'; runs.forEach((run) => run.drawOverview()); };
+const nameTheme = () => { byId('theme').textContent = isDark() ? 'light mode' : 'dark mode'; runs.forEach((run) => run.drawOverview()); };
 const theme = () => { root.dataset.theme = isDark() ? 'light' : 'dark'; nameTheme(); };
 byId('theme').addEventListener('click', theme);
 wantsDark.addEventListener('change', nameTheme);

@@ -51,18 +51,15 @@ impl ReasonWriter<'_, '_> {
                 Some(object) => (format!("writes {object}, read {at}"), "data"),
                 None => (format!("computes a value used {at}"), "data"),
             },
-            Reason::Decides(_) => (format!("decides about what is executed {at}"), "control"),
+            Reason::Decides(_) => (format!("controls what is executed {at}"), "control"),
             Reason::Calls(_) => (self.call(place, &at, consumer), "call"),
             Reason::WroteBefore(_, addr) => {
                 let object = object(self.recording, self.names, addr, consumer.thread);
-                (
-                    format!("race: writes {object} before it is written {at}, and nothing orders the two"),
-                    "WAW",
-                )
+                (format!("race: writes {object}, then it is written {at}; nothing orders the two"), "WAW")
             }
             Reason::WroteAfter(_, addr) => {
                 let object = object(self.recording, self.names, addr, consumer.thread);
-                (format!("race: writes {object} after it was read {at}, and nothing orders the two"), "WAR")
+                (format!("race: writes {object} after it was read {at}; nothing orders the two"), "WAR")
             }
         };
         Some((text.0, about.map(|line| (text.1, line))))
@@ -108,7 +105,7 @@ impl ReasonWriter<'_, '_> {
             |call: &&unsnarl_slice::x86::Call| call.place == place && call.created == Some(consumer.thread);
         match self.recording.calls().iter().find(starts) {
             Some(_) => format!("starts thread {}", self.trace.thread_id(consumer.thread)),
-            None => format!("calls what is executed {at}"),
+            None => format!("calls the code executed {at}"),
         }
     }
 

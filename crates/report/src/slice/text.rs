@@ -33,8 +33,8 @@ pub fn slice_text(
     let races = report.races.len();
     let passes = match races {
         0 => String::new(),
-        1 => ", past 1 race".into(),
-        n => format!(", past {n} races"),
+        1 => ", 1 data race".into(),
+        n => format!(", {n} data races"),
     };
     let _ = writeln!(
         text,
@@ -51,7 +51,7 @@ pub fn slice_text(
     let first_unshared = report.lines.iter().position(|line| !line.criterion && !line.is_shared);
     for (number, line) in report.lines.iter().enumerate().take(lines) {
         if Some(number) == first_unshared && report.lines.iter().any(|line| line.is_shared) {
-            let _ = writeln!(text, "\nwhat led there");
+            let _ = writeln!(text, "\nearlier lines that contributed");
         }
         let source = names.source_line(&line.line.file, line.line.line);
         let source = source.as_deref().map(str::trim_end).unwrap_or("(source not found)");
@@ -86,7 +86,7 @@ pub fn slice_text(
         let _ = writeln!(text, "\n{more} more lines, further back (unsnarl slice --all shows them)");
     }
     if !report.races.is_empty() {
-        let _ = writeln!(text, "\nraces on the way");
+        let _ = writeln!(text, "\ndata races in this run");
         for race in &report.races {
             let _ = writeln!(text, "  {}", race_text(race, trace, &place));
         }

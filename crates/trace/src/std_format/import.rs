@@ -31,7 +31,7 @@ pub struct Imported {
     pub lines: Vec<u64>,
 }
 
-/// Why text is not an STD trace.
+/// The reason why text is not an STD trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdError {
@@ -58,10 +58,10 @@ pub enum StdError {
         reason: io::Error,
     },
     /// The text is read twice, and differed the second time.
-    #[error("has other lines than a moment ago; import it when nobody writes to it any more")]
+    #[error("changed while it was being read; import it when it is complete")]
     Changed,
     /// Events could not be written to the temporary file.
-    #[error("has events that cannot be laid down on disk: {0}; make room there")]
+    #[error("cannot write temporary events to disk: {0}; free some space")]
     SpillFile(io::Error),
 }
 
@@ -257,7 +257,7 @@ impl<'a, S: Sink> Importer<'a, S> {
         }
         let wrong = |reason| StdError::StdLine { line, reason };
         let number = u16::try_from(self.threads.len())
-            .map_err(|_| wrong("has one thread too many: unsnarl takes 65536"))?;
+            .map_err(|_| wrong("has more threads than the 65536 that unsnarl supports"))?;
         let parent = parent.unwrap_or(ThreadIx::MAIN);
         let id = if number == 0 {
             ThreadId::main()
@@ -267,7 +267,7 @@ impl<'a, S: Sink> Importer<'a, S> {
             self.threads[parent.index()].id.child(*nth)
         };
         if id.path().len() > MAX_DEPTH {
-            return Err(wrong("forks too deep: unsnarl takes 1024 generations of threads"));
+            return Err(wrong("forks deeper than the 1024 generations of threads that unsnarl supports"));
         }
         let first = self.text.numbers.get(name).and_then(|word| self.text.threads.get(word));
         let location = first.map_or(0, |lines| lines.location);

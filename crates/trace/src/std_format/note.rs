@@ -46,12 +46,12 @@ impl fmt::Display for Note {
         let Self { line, thread, oddity } = self;
         write!(f, "line {line}: {thread} ")?;
         match oddity {
-            Oddity::TakenAgain { lock } => write!(f, "takes lock {lock}, which it holds already"),
+            Oddity::TakenAgain { lock } => write!(f, "acquires lock {lock}, which it already holds"),
             Oddity::TakenFromAnother { lock, holder } => {
-                write!(f, "takes lock {lock}, which {holder} holds")
+                write!(f, "acquires lock {lock}, which {holder} holds")
             }
-            Oddity::NotHeld { lock } => write!(f, "gives up lock {lock}, which it does not hold"),
-            Oddity::ForkedAlready { child } => write!(f, "forks {child}, which exists already"),
+            Oddity::NotHeld { lock } => write!(f, "releases lock {lock}, which it does not hold"),
+            Oddity::ForkedAlready { child } => write!(f, "forks {child}, which already exists"),
         }
     }
 }

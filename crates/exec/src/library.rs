@@ -26,7 +26,7 @@ pub const HEADERS: &str = "include";
 /// directory for temporary files.
 ///
 /// # Errors
-/// If none can be used.
+/// Returns an error if no directory can be used.
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -128,7 +128,7 @@ fn temporary() -> impl Iterator<Item = PathBuf> {
 /// Writes a file into the runtime's directory, for other programs to read, and returns its path.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Returns an error if the library cannot be written.
 pub fn install_file(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
     let place = runtime_directory()?.join(name);
     let action = "cannot write to the cache directory";

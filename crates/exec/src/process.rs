@@ -85,7 +85,7 @@ impl Service<'_> {
     }
 }
 
-/// How the end of a target is reported.
+/// The means by which the end of a target is reported.
 enum EndSource<'a> {
     /// By the kernel: the process is our own child.
     Child(std::process::Child, Handle),
@@ -767,7 +767,7 @@ static USERS_DESCRIPTOR_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
 /// limit.
 ///
 /// # Errors
-/// If the limit is too low and cannot be raised.
+/// Returns an error if the limit is too low and cannot be raised.
 pub fn raise_descriptor_limit() -> Result<(), Error> {
     const ENOUGH: u64 = 256;
     let needed = SNAPSHOTS.into_iter().chain([DESCRIPTOR, SERVICE]).max().unwrap_or(0) as u64 + 1;

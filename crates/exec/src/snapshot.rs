@@ -3,7 +3,7 @@
 use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
-/// Why there is no snapshot.
+/// The reason why there is no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSnapshot {
     /// The run of this plan ended before that point. Another plan may reach it.

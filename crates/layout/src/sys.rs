@@ -47,7 +47,7 @@ pub(crate) fn read_at(fd: i32, room: &mut [u8], offset: u64) -> bool {
     true
 }
 
-/// How a mapping treats an existing one at its address.
+/// The treatment of an existing mapping at the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Fails if something is mapped there.

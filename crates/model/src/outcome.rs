@@ -3,7 +3,7 @@
 use crate::{Op, Site, ThreadIx};
 use alloc::{string::String, vec::Vec};
 
-/// How a run ended, with everything needed to explain where and why.
+/// The end of a run, with everything needed to explain where and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The kind of outcome.

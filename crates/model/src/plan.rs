@@ -72,7 +72,7 @@ pub struct Prefix {
     pub segments: Vec<Segment>,
     /// The action expected at each point: one for each point of the segments, or none at all.
     pub actions: Vec<Action>,
-    /// How closely to follow the schedule.
+    /// The fidelity with which to follow the schedule.
     pub fidelity: Fidelity,
 }
 
@@ -107,7 +107,7 @@ pub struct Action {
     pub site: Site,
 }
 
-/// How closely a prefix is followed.
+/// The fidelity with which a prefix is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum Fidelity {

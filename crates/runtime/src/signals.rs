@@ -2,7 +2,7 @@
 //!
 //! A signal to a thread is pending at that thread, one to the process at the process. Every thread that does
 //! not block it may take it, and the one that is scheduled first does: its handler runs before its next
-//! operation. Which thread takes a signal, and where, is thereby part of the schedule like every other
+//! operation. Which thread takes a signal, and where, is part of the schedule like every other
 //! choice. The kernel is involved last: the thread that takes a signal makes the kernel send it to that
 //! thread, so that the handler finds everything as in a normal delivery (see [`crate::handlers`]).
 

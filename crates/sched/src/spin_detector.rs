@@ -32,7 +32,7 @@ impl SpinDetector {
         }
     }
 
-    /// Returns whether the thread repeats the same fruitless operation over and over.
+    /// Returns whether the thread repeats the same fruitless operation again and again.
     #[must_use]
     #[inline]
     pub const fn is_spinning(&self) -> bool {

@@ -71,7 +71,7 @@ pub enum SharedObject {
     Time,
 }
 
-/// How a resource is touched.
+/// The kind of an access to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
     /// Two reads commute.

@@ -4,7 +4,7 @@
 //! back to the beginning finds them in the order in which they are needed: pending uses
 //! ([`crate::pending_uses`]) are resolved by the latest writer, whose own reads become pending in turn.
 //!
-//! Control dependence (not spelt out in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA
+//! Control dependence (not described in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA
 //! 2007): an instruction depends on the latest earlier branch, in the same activation of its function, that
 //! controls its block; if there is none, on the call that began the activation. Walking backwards, a return
 //! enters an activation and a call leaves it.

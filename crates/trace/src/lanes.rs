@@ -90,7 +90,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
     /// Returns the next event of a thread without removing it; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn peek(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
         let lane = self.lanes.get_mut(thread.index()).ok_or_else(unknown)?;
         if lane.taken == lane.next.len() {
@@ -117,7 +117,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
     /// Removes and returns the next event of a thread; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn take(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
         let event = self.peek(thread)?;
         self.lanes[thread.index()].taken += usize::from(event.is_some());

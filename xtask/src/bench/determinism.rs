@@ -18,7 +18,7 @@ const RUNS: usize = 10_000;
 /// Recordings of each mode.
 const SEEDS: usize = 10;
 
-/// How the program is built.
+/// The build of the program.
 #[derive(Clone, Copy)]
 enum Build {
     Plain,
@@ -26,7 +26,7 @@ enum Build {
     Cpp,
 }
 
-/// How traces are made and replayed.
+/// The way in which traces are made and replayed.
 struct Mode {
     name: &'static str,
     build: Build,

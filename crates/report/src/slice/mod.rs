@@ -44,7 +44,7 @@ pub struct SliceLine {
     pub criterion: bool,
     /// Threads interact here: one read what another wrote, or they race.
     pub is_shared: bool,
-    /// Why it is in the slice, as text.
+    /// The reason why it is in the slice, as text.
     pub reasons: Vec<String>,
     /// The lines that depend on it, with the kind of dependence.
     pub(crate) dependents: BTreeSet<(&'static str, SourceLine)>,
@@ -81,7 +81,7 @@ pub struct UnknownCall {
 pub struct SliceReport {
     /// The lines to explain, with the threads that executed them.
     pub criterion: Vec<(SourceLine, ThreadIx)>,
-    /// The failure, then the lines at which threads interact, then what led there, each group newest first. A failure
+    /// The failure, then the lines at which threads interact, then earlier lines that contributed, each group newest first. A failure
     /// that depends on the schedule originates where threads interact.
     pub lines: Vec<SliceLine>,
     /// The races in the slice.

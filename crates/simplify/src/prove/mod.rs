@@ -20,7 +20,7 @@
 //!
 //! The proof holds as far as the events show everything (see [`crate::static_order::relation`] for what they
 //! do not show), for threads that run for at most [`ProofLimits::in_a_row`] consecutive points, and for loops
-//! that wait in vain for at most [`ProofLimits::rounds`] rounds.
+//! that wait without success for at most [`ProofLimits::rounds`] rounds.
 
 mod certificate;
 mod level;

@@ -25,7 +25,7 @@ use super::{
 use unsnarl_model::{Event, ObjectKind, Schedule, ThreadIx};
 use unsnarl_semantics::dependence::{AccessMode, Relation, Rules, Touch};
 
-/// How finely a trace is split into nodes.
+/// The granularity at which a trace is split into nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Granularity {
     /// At every event with a new dependence. This is the finest split that matters: no schedule is excluded.

@@ -108,7 +108,7 @@ fn thread(value: u64) -> Option<ThreadIx> {
     u16::try_from(value).ok().map(ThreadIx)
 }
 
-/// How many times each thread holds each lock.
+/// The number of times that each thread holds each lock.
 #[derive(Default)]
 struct LockDepths {
     depths: HashMap<(ThreadIx, u64), u64>,

@@ -187,7 +187,7 @@ pub struct Builder {
     cursors: Vec<ThreadCursor>,
     /// The latest node that precedes everything later.
     fence: NodeIx,
-    /// The latest event is held back, because the last of all is special.
+    /// The latest event. The last one of a trace is treated differently, so each is processed when the next one arrives.
     held_back: Option<(Event, bool)>,
     /// The number of the trace's current segment.
     segment: u64,

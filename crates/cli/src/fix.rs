@@ -48,7 +48,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     let program = program(recorded, path)?;
     let plan = plan(recorded, &program, &mut names);
     let labels = labels(recorded, &mut names);
-    let mut rebuilt = Rebuilt {
+    let mut rebuilt = RebuiltProgram {
         recorded,
         executor: Executor::new(program, Settings { echo: false, ..Settings::default() })?,
         symbols: Symbols::new(),
@@ -113,13 +113,13 @@ fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Pl
 }
 
 /// The other build as a runner of schedules.
-struct Rebuilt<'a> {
+struct RebuiltProgram<'a> {
     recorded: &'a Trace,
     executor: Executor,
     symbols: Symbols,
 }
 
-impl Build for Rebuilt<'_> {
+impl Build for RebuiltProgram<'_> {
     type Error = anyhow::Error;
 
     fn run(&mut self, plan: &Plan) -> Result<Trace> {

@@ -25,7 +25,7 @@ type Failure = (OutcomeKind, ThreadIx, Site, String);
 
 /// Returns the first misuse of synchronisation.
 fn misuse(trace: &Trace) -> Option<Failure> {
-    let wrong = trace.warnings.iter().find(|w| w.misuse.is_programs_fault())?;
+    let wrong = trace.warnings.iter().find(|w| w.misuse.is_program_error())?;
     Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 

@@ -72,7 +72,7 @@ impl PackCommand {
 
     /// Writes a pack that replays, without the environment if possible. `None` if it does not replay at all.
     fn smallest(&self, trace: &Trace, file: &Path, path: &Path) -> Result<Option<(Pack, usize, bool)>> {
-        let proof = Some(proof::beside(file)).filter(|proof| proof.exists());
+        let proof = Some(proof::proof_path(file)).filter(|proof| proof.exists());
         for bare in [true, false] {
             let inputs = self.with.clone();
             let options =

@@ -10,7 +10,7 @@ mod sandbox;
 use common::{Place, UNSNARL};
 use libc::{ENOSYS, EPERM, RLIM_INFINITY};
 use regex::Regex;
-use sandbox::{Denial, Mount, Sandbox, When, can_mount, is_root};
+use sandbox::{Denial, DenyCondition, Mount, Sandbox, can_mount, is_root};
 use std::{
     collections::BTreeMap,
     fs,
@@ -159,7 +159,7 @@ impl Environment {
 }
 
 fn deny(error: i32, calls: &[i64]) -> Vec<Denial> {
-    calls.iter().map(|&call| Denial { call, when: When::Always, error }).collect()
+    calls.iter().map(|&call| Denial { call, when: DenyCondition::Always, error }).collect()
 }
 
 fn denied(denials: Vec<Denial>) -> Sandbox {
@@ -178,13 +178,13 @@ fn variables(variables: &[(&'static str, Option<&Path>)]) -> Sandbox {
 /// Returns the restriction of `personality` in Docker's default profile.
 fn personality(error: i32) -> Denial {
     const ALLOWED: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
-    Denial { call: libc::SYS_personality, when: When::NoneOf(0, ALLOWED), error }
+    Denial { call: libc::SYS_personality, when: DenyCondition::NoneOf(0, ALLOWED), error }
 }
 
 const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
 
 fn prctl(option: u32, error: i32) -> Denial {
-    Denial { call: libc::SYS_prctl, when: When::Equal(0, option), error }
+    Denial { call: libc::SYS_prctl, when: DenyCondition::Equal(0, option), error }
 }
 
 /// Returns the calls that Docker's default profile denies, apart from `personality`.
@@ -215,7 +215,11 @@ fn docker() -> Vec<Denial> {
             libc::SYS_userfaultfd,
         ],
     );
-    denials.push(Denial { call: libc::SYS_clone, when: When::AnyBit(0, NEW_NAMESPACES), error: EPERM });
+    denials.push(Denial {
+        call: libc::SYS_clone,
+        when: DenyCondition::AnyBit(0, NEW_NAMESPACES),
+        error: EPERM,
+    });
     denials.extend(deny(ENOSYS, &[libc::SYS_clone3]));
     denials
 }
@@ -242,7 +246,7 @@ fn gvisor() -> Vec<Denial> {
     );
     let sealing = Denial {
         call: libc::SYS_memfd_create,
-        when: When::AnyBit(1, libc::MFD_ALLOW_SEALING),
+        when: DenyCondition::AnyBit(1, libc::MFD_ALLOW_SEALING),
         error: ENOSYS,
     };
     denials.push(sealing);
@@ -459,7 +463,7 @@ fn limits() -> Vec<Environment> {
 
 /// Output and end of a command.
 #[derive(Clone, Debug, Default)]
-struct Printed {
+struct CommandOutput {
     status: Option<i32>,
     /// The signal that ended it.
     signal: Option<i32>,
@@ -490,7 +494,12 @@ fn program(asserts: bool) -> &'static str {
 /// command is noticed.
 ///
 /// An error means that the environment cannot be set up here.
-fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> std::io::Result<Printed> {
+fn run(
+    environment: &Environment,
+    command: &str,
+    shared: &Place,
+    own: &Path,
+) -> std::io::Result<CommandOutput> {
     let mut child = Command::new(UNSNARL);
     child
         .args(arguments(command, environment, shared))
@@ -519,7 +528,7 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     }
     let output = child.wait_with_output().expect("a child");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Printed {
+    Ok(CommandOutput {
         status: ended.and_then(|status| status.code()),
         signal: ended.and_then(|status| status.signal()),
         hung: ended.is_none(),
@@ -550,8 +559,8 @@ fn comparable(text: &str) -> String {
 }
 
 /// Classifies the result of a command by comparing it to a run without restrictions.
-fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Outcome {
-    let Printed { status, stdout, stderr, .. } = printed;
+fn judge(command: &str, printed: &CommandOutput, plain: &CommandOutput, stdout_is_closed: bool) -> Outcome {
+    let CommandOutput { status, stdout, stderr, .. } = printed;
     let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
     own.extend(stdout.lines().filter(|line| line.starts_with(NO_SNAPSHOTS)));
     own.extend(stderr.lines().filter(|line| line.starts_with(REPRODUCED) && line.contains(OTHER_LAYOUT)));

@@ -7,9 +7,9 @@ use serde_json::Value;
 use std::fs;
 
 /// Two directories: one to pack in, and one without the original files.
-struct Two(Place);
+struct PackDirectories(Place);
 
-impl Two {
+impl PackDirectories {
     fn new(name: &str) -> Self {
         let place = Place::new(name);
         for directory in ["here", "there"] {
@@ -58,8 +58,8 @@ int main(int argc, char **argv) {
 "#;
 const BANK: &str = "int balance = 100;\nvoid pay(int n) { int b = balance; balance = b + n; }\n";
 
-fn bank(name: &str) -> Two {
-    let place = Two::new(name);
+fn bank(name: &str) -> PackDirectories {
+    let place = PackDirectories::new(name);
     place.write("main.c", MAIN);
     place.write("bank.c", BANK);
     place.write("amount.txt", "10");
@@ -123,7 +123,7 @@ fn input_files_must_be_named_for_a_pack() {
 
 #[test]
 fn pack_includes_environment_only_if_needed() {
-    let place = Two::new("environment");
+    let place = PackDirectories::new("environment");
     place.write(
         "env.c",
         "#include <stdlib.h>\nint main(int c, char **v) { return c > 1 ? getenv(\"TOKEN\") != 0 : 7; }\n",

@@ -545,7 +545,7 @@ fn readable(fd: RawFd, most: Duration) -> bool {
     any_readable(Some(fd), None, most)
 }
 
-/// As [`readable`], or the process of `handle` has ended.
+/// Returns true if [`readable`] would, or if the process of `handle` has ended.
 fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> bool {
     let until = Instant::now() + most;
     let descriptor = handle.and_then(Handle::descriptor);

@@ -165,7 +165,7 @@ impl Executor {
     /// innermost frame first.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     pub fn conflict_stacks(
         &mut self,
         plan: &Plan,
@@ -186,7 +186,7 @@ impl Executor {
     /// unwound.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     pub fn event_stacks(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
         // With conflict detection the runtime sees every event.
         let plan = Plan { conflicts: true, ..plan.clone() };
@@ -201,7 +201,7 @@ impl Executor {
     /// it. Returns the reason if a snapshot is not possible.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), NoSnapshot>, Error> {
         if self.settings.threads == ThreadBackend::Kernel {
             return Ok(Err(NoSnapshot::Refused(
@@ -672,7 +672,7 @@ impl RunMonitor<'_> {
         const STALLED_AGAIN: Duration = Duration::from_millis(10);
         const LOOK: Duration = Duration::from_millis(2);
         let begin = Instant::now();
-        let mut echo = Echo::default();
+        let mut echo = OutputForwarder::default();
         let mut points = (0, begin);
         let (mut stalled, mut looked) = (STALLED, false);
         // Traced runs are slow and must not be interrupted.
@@ -851,12 +851,12 @@ fn contents(stream: &File) -> Vec<u8> {
 
 /// Forwards output to our own streams as it comes.
 #[derive(Default)]
-struct Echo {
+struct OutputForwarder {
     stdout: u64,
     stderr: u64,
 }
 
-impl Echo {
+impl OutputForwarder {
     fn forward(&mut self, streams: &Streams) {
         copy_from(&streams.stdout, &mut self.stdout, &mut std::io::stdout());
         copy_from(&streams.stderr, &mut self.stderr, &mut std::io::stderr());

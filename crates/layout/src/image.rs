@@ -15,7 +15,7 @@ pub(crate) struct Image {
 }
 
 /// The addresses at which an image was mapped.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedImage {
     pub(crate) base: usize,
     pub(crate) entry: usize,
     /// The address of its program headers.
@@ -75,7 +75,7 @@ impl Image {
     }
 
     /// Maps it; returns `None` if there is no room or the file does not match its headers.
-    pub(crate) fn map(&self, base: usize) -> Option<Loaded> {
+    pub(crate) fn map(&self, base: usize) -> Option<LoadedImage> {
         let Range { start, end } = self.range(base);
         // A program at fixed addresses replaces its first load.
         if self.is_relocatable() && !sys::map(start, end - start, libc::PROT_NONE, Place::Free) {
@@ -85,7 +85,7 @@ impl Image {
         let headers = self.loads().find(|segment| {
             (segment.p_offset..segment.p_offset + segment.p_filesz).contains(&self.header.e_phoff)
         })?;
-        Some(Loaded {
+        Some(LoadedImage {
             base,
             entry: base.wrapping_add(self.entry()),
             headers: base.wrapping_add((headers.p_vaddr + self.header.e_phoff - headers.p_offset) as usize),

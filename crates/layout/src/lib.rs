@@ -50,10 +50,8 @@ extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) 
     }
 }
 
-enum Never {}
-
 /// Starts the program again; returns an error only if that is not possible.
-fn reload(start: &Start) -> Result<Never, &'static str> {
+fn reload(start: &Start) -> Result<core::convert::Infallible, &'static str> {
     let file = sys::open(b"/proc/self/exe\0")
         .or_else(|| start.open_program())
         .ok_or("cannot open the program's file")?;

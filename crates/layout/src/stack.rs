@@ -1,7 +1,7 @@
 //! The initial stack: `argc`, `argv`, the environment, the auxiliary vector, and the data they point to.
 
 use crate::{
-    image::Loaded,
+    image::LoadedImage,
     place,
     sys::{self, Place},
 };
@@ -37,7 +37,7 @@ pub(crate) struct Start {
 }
 
 /// The new initial stack.
-pub(crate) struct Built {
+pub(crate) struct NewStack {
     /// The stack pointer for the loader.
     pub(crate) pointer: usize,
     pub(crate) arguments: Range<usize>,
@@ -116,7 +116,7 @@ impl Start {
 
     /// Builds the new stack in the kernel's order: strings at the top, then the data that the auxiliary
     /// vector points to, then the lists.
-    pub(crate) fn build(&self, stack: &Range<usize>, loaded: &Loaded, loader: &Loaded) -> Built {
+    pub(crate) fn build(&self, stack: &Range<usize>, loaded: &LoadedImage, loader: &LoadedImage) -> NewStack {
         // The kernel ends the stack with an empty word.
         let mut room = Room { at: stack.end - 8 };
         let name = self.value(libc::AT_EXECFN) as *const u8;
@@ -175,7 +175,7 @@ impl Start {
                 append(kind);
                 append(value);
             }
-            Built { pointer, arguments, environment, auxv: auxv..pointer + words * 8 }
+            NewStack { pointer, arguments, environment, auxv: auxv..pointer + words * 8 }
         }
     }
 }

@@ -176,7 +176,7 @@ impl Misuse {
 
     /// Returns whether the program is at fault, so that it can count as a failure.
     #[must_use]
-    pub const fn is_programs_fault(self) -> bool {
+    pub const fn is_program_error(self) -> bool {
         !matches!(self, Self::NotModelled)
     }
 

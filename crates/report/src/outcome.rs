@@ -163,13 +163,13 @@ impl OutcomeWriter<'_> {
     }
 
     fn deadlock(&self) -> String {
-        let circle: Vec<_> = self
+        let cycle: Vec<_> = self
             .waits
             .iter()
             .filter(|w| in_a_circle(self.waits, w.wait.thread))
             .map(|w| w.wait.thread)
             .collect();
-        match circle.as_slice() {
+        match cycle.as_slice() {
             [] => "deadlock: no thread can continue".to_owned(),
             [one] => format!("deadlock: thread {} waits for itself", self.thread(*one)),
             several => format!("deadlock: {} threads wait for each other", several.len()),

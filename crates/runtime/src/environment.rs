@@ -203,7 +203,7 @@ impl State {
             n += 1;
             let thread = self.thread(thread);
             if let Gate::Child(children) = thread.pending.gate {
-                thread.child_ended = children.have_news();
+                thread.child_ended = children.has_ended_child();
                 found |= thread.child_ended;
             }
         }

@@ -12,12 +12,12 @@ const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Files that were open before the program began: their input comes from outside. Whether it is the same for
 /// all runs does not depend on snapshots.
-struct Inherited(UnsafeCell<Vec<i32>>);
+struct InheritedFiles(UnsafeCell<Vec<i32>>);
 
 // SAFETY: only the carrier touches it.
-unsafe impl Sync for Inherited {}
+unsafe impl Sync for InheritedFiles {}
 
-static INHERITED: Inherited = Inherited(UnsafeCell::new(Vec::new()));
+static INHERITED: InheritedFiles = InheritedFiles(UnsafeCell::new(Vec::new()));
 
 /// Notes which files are open before the program begins.
 pub(crate) fn note_inherited() {

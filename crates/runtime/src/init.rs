@@ -117,7 +117,7 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: the controller wrote a header; its first words never change their offsets.
     let (magic, version, total) = unsafe { ((*header).magic, (*header).version, (*header).regions.total) };
     if magic != MAGIC || version != VERSION {
-        sys::complain(
+        sys::write_stderr(
             b"unsnarl: the program was started by another version of unsnarl; rebuild with this one\n",
         );
         sys::exit(96);
@@ -350,7 +350,7 @@ fn restore_environment() {
 
 /// Removes the controller's setting for the OpenMP library.
 fn remove_spin_count() {
-    // SAFETY: as in `restore_environment`.
+    // SAFETY: `environ` is an array of C strings that ends with null, and no other thread runs yet.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {

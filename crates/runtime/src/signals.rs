@@ -207,7 +207,7 @@ impl State {
     }
 
     /// Returns all signals that are pending for the running thread.
-    pub(crate) fn sent_to_me(&mut self) -> SignalSet {
+    pub(crate) fn pending_for_running_thread(&mut self) -> SignalSet {
         self.signals.set() | self.me().signals.set()
     }
 

@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) sole_runner: ThreadSet,
     /// Threads at a gate that may be closed.
     pub(crate) waiting: ThreadSet,
-    /// The number of waiting threads whose gates open without an event.
+    /// The number of waiting threads whose condition must be polled.
     pub(crate) polled: u32,
     /// True from a pick until the picked thread logs its event.
     pub(crate) picked: bool,

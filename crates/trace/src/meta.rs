@@ -1,6 +1,6 @@
 //! The encoding of everything but the events: the fields and their order.
 
-use crate::bytes::{ByteCursor, Codec, Malformed, put_length, put_zigzag};
+use crate::bytes::{ByteCursor, Codec, CodecError, put_length, put_zigzag};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
     Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Side,
@@ -17,7 +17,7 @@ macro_rules! fields {
                 $(self.$field.put(out);)*
             }
 
-            fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
                 Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($elsewhere: Default::default(),)? })
             }
         }
@@ -67,7 +67,7 @@ impl Codec for Input {
         self.bytes.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(Self {
             thread: ThreadId::take(from)?,
             op: Op::take(from)?,
@@ -88,7 +88,7 @@ impl Codec for Site {
         self.offset.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(Self { module: ModuleIx::take(from)?, offset: u64::take(from)? })
     }
 
@@ -102,7 +102,7 @@ impl Codec for Site {
         }
     }
 
-    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, CodecError> {
         let mut all = Vec::with_capacity(count);
         let mut before = 0_u64;
         for _ in 0..count {
@@ -124,7 +124,7 @@ macro_rules! numbers {
                 out.push(match self { $(Self::$variant => $number,)* });
             }
 
-            fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
                 match from.byte()? {
                     $($number => Ok(Self::$variant),)*
                     _ => Err(concat!("it has no such ", stringify!($name))),
@@ -166,7 +166,7 @@ impl Codec for Policy {
         }
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(match from.byte()? {
             0 => Self::Stop,
             1 => Self::Fair,
@@ -186,7 +186,7 @@ impl<T: Codec> Codec for [T; 2] {
         self.iter().for_each(|one| one.put(out));
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok([T::take(from)?, T::take(from)?])
     }
 }
@@ -198,7 +198,7 @@ impl Codec for Op {
         out.push(*self as u8);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Self::from_number(from.byte()?).ok_or("it has no such operation")
     }
 }
@@ -210,7 +210,7 @@ impl Codec for ThreadIx {
         self.0.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         u16::take(from).map(Self)
     }
 }
@@ -222,7 +222,7 @@ impl Codec for ModuleIx {
         self.0.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         u16::take(from).map(Self)
     }
 }
@@ -235,7 +235,7 @@ impl Codec for ThreadId {
         u32::put_all(self.path(), out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Vec::take(from).map(Self::from_path)
     }
 }
@@ -262,7 +262,7 @@ impl Codec for OutcomeKind {
         detail.iter().for_each(|detail: &i32| detail.put(out));
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(match from.byte()? {
             0 => Self::Exit(i32::take(from)?),
             1 => Self::Deadlock,

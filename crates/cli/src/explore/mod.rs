@@ -302,7 +302,7 @@ impl SearchOptions {
         let plan = self.run.plan(&points, program, Policy::Random, self.seed)?;
         // Conflict detection costs little if accesses are observed anyway.
         let plan = Plan { conflicts: plan.conflicts || points != PointSet::Sync, ..plan };
-        let plan = checkpoint::respect(plan, program, settings)?;
+        let plan = checkpoint::start_at_checkpoint(plan, program, settings)?;
         let strategy: Box<dyn Strategy> = match self.strategy_choice()? {
             StrategyChoice::Random => Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
             StrategyChoice::Pos => Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
@@ -383,7 +383,7 @@ impl SearchOptions {
                 let run = search.runs;
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace, run));
                 search.warned += u64::from(attempt.warned.is_some());
-                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_programs_fault());
+                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_program_error());
                 search.misused += u64::from(attempt.warned.as_ref().is_some_and(misused));
                 search.first_warned = search.first_warned.or(attempt.warned);
             }

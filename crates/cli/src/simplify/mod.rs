@@ -46,7 +46,7 @@ pub(crate) struct Simplify {
     /// Only run changed schedules: the Tinertia paper's algorithm
     #[arg(long)]
     dynamic: bool,
-    /// Search until no better schedule can exist, and write a certificate beside the trace
+    /// Search until no better schedule can exist, and write a proof beside the trace
     #[arg(long, conflicts_with_all = ["statically", "dynamic"])]
     prove: bool,
     /// Simplification effort
@@ -199,7 +199,7 @@ impl Method {
 
 /// Determines what each remaining preemption is needed for.
 fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
-    // A long list of reasons helps nobody.
+    // A longer list of reasons would not be read.
     const MAX: u64 = 20;
     if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
         return;

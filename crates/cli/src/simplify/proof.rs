@@ -1,4 +1,4 @@
-//! Certificate files, and `unsnarl verify`.
+//! Proof files, and `unsnarl verify`.
 
 use super::program::{ProgramPool, RunOptions, StopReason};
 use crate::{
@@ -21,14 +21,14 @@ use unsnarl_simplify::{
     prove::{Certificate, Mismatch, check},
 };
 
-/// Returns the path of the certificate beside a trace.
-pub(crate) fn beside(trace: &Path) -> PathBuf {
+/// Returns the path of the proof beside a trace.
+pub(crate) fn proof_path(trace: &Path) -> PathBuf {
     trace.with_extension("proof")
 }
 
-/// Writes a certificate and returns its path.
+/// Writes a proof and returns its path.
 pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
-    let path = beside(trace);
+    let path = proof_path(trace);
     let schedule: Vec<(u16, u32)> = certificate.schedule.iter().map(|s| (s.thread.0, s.points)).collect();
     let value = json!({
         "unsnarl_proof": 1,
@@ -49,7 +49,7 @@ pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Reads the certificate of a trace; `None` if it is for another failure.
+/// Reads the proof of a trace; `None` if it is for another failure.
 fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("no proof {} (`unsnarl simplify --prove` makes one)", path.display()))?;
@@ -126,13 +126,13 @@ impl Verify {
             return self.pack(&file);
         }
         let trace = traces::load(&self.trace)?;
-        // `latest` is a link: the certificate is beside its target.
+        // `latest` is a link: the proof is beside its target.
         let file = fs::canonicalize(&file).unwrap_or(file);
-        let path = self.proof.clone().unwrap_or_else(|| beside(&file));
-        self.certificate(&trace, &path)
+        let path = self.proof.clone().unwrap_or_else(|| proof_path(&file));
+        self.check_proof(&trace, &path)
     }
 
-    /// Checks that a pack is complete and replays here, then its certificate.
+    /// Checks that a pack is complete and replays here, then its proof.
     fn pack(self, file: &Path) -> Result<Verdict> {
         let unpacked = traces::unpack(file)?;
         let reproduced = reproduces(&unpacked.trace)?;
@@ -150,13 +150,13 @@ impl Verify {
         }
         match proof {
             _ if !reproduced => Ok(Verdict::NotReproduced),
-            Some(proof) => self.certificate(&unpacked.trace, &proof),
+            Some(proof) => self.check_proof(&unpacked.trace, &proof),
             None => Ok(Verdict::Fine),
         }
     }
 
-    /// Checks the certificate of a trace.
-    fn certificate(self, trace: &Trace, path: &Path) -> Result<Verdict> {
+    /// Checks the proof of a trace.
+    fn check_proof(self, trace: &Trace, path: &Path) -> Result<Verdict> {
         let certificate = load(path, trace)?;
         check_builds(trace)?;
         let interrupt = explore::interrupt()?;

@@ -35,14 +35,14 @@ pub(super) struct TestBinary {
 }
 
 /// The binaries that cargo has built.
-pub(super) struct Built {
+pub(super) struct TestBinaries {
     pub(super) binaries: Vec<TestBinary>,
     /// There are documentation tests, which are compiled only while they are run.
     pub(super) doc_tests: bool,
 }
 
 /// Builds the tests; returns cargo's exit status if that fails.
-pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
+pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<TestBinaries, i32>> {
     let rest = without_message_format(call.rest);
     let building = [&[OsString::from("--no-run")], &rest[..]].concat();
     let status = cargo(call, &building)?;
@@ -62,7 +62,7 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
         bail!(UnusableError(format!("cargo did not report its test binaries:\n{}", stderr.trim_end())));
     }
     let binaries = read(&answer.stdout)?;
-    Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
+    Ok(Ok(TestBinaries { binaries, doc_tests: stderr.contains("Doc-tests ") }))
 }
 
 /// Returns the cargo setting that makes this program the runner of tests.

@@ -63,10 +63,10 @@ fn page_shows_cause_and_navigates_both_runs() {
         r"
         const said = {
           headline: text('h1'), why: all('#why li').map((item) => item.textContent), titles: all('.run h2').map((h) => h.textContent),
-          lanes: all('.run:first-child .heads > div').map((head) => head.innerText.split('\n')),
+          lanes: all('.run:first-child .headers > div').map((head) => head.innerText.split('\n')),
           begins: chosen(), before: chosen(1), arrows: all('.run:first-child .arrow').map((arrow) => arrow.textContent),
           stops: all('.run:first-child .arrow.preempts').length, held: all('.run:first-child .hold').map((bar) => bar.title),
-          flows: all('.run:first-child svg.flows path').length, ends: all('.run:first-child .end .does').map((end) => end.textContent),
+          flows: all('.run:first-child svg.flows path').length, ends: all('.run:first-child .end .operation').map((end) => end.textContent),
           lives: all('.run:first-child .life').length,
         };
         key('Home'); said.home = [chosen(), source()];
@@ -114,7 +114,7 @@ fn page_shows_cause_and_navigates_both_runs() {
         "other": ["7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4", "balance += 50;"],
         "others": "13: thread 0 join 0.1 account.c:31, after a switch from 0.2: has ended",
         "stop": ["5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
-            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this, the program ends normally"],
+            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this preemption, the program ends normally"],
         "found": ["2 found", 2],
         "hit": "7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4",
         "again": "4: thread 0.2 read balance = 100 account.c:19, races with 7",
@@ -151,7 +151,7 @@ fn page_works_on_phones_and_screen_readers() {
           status: document.getElementById('found').getAttribute('role'), headings: all('h1, h2').map((heading) => heading.tagName)[0],
           regions: all('header, main, aside[aria-label]').length,
           pane: getComputedStyle(document.querySelector('aside')).position,
-          lane: all('.run:first-child .heads > div').every((head) => head.getBoundingClientRect().right <= innerWidth),
+          lane: all('.run:first-child .headers > div').every((head) => head.getBoundingClientRect().right <= innerWidth),
           smallest: Math.min(...all('.row, aside, header, .about').map((element) => parseFloat(getComputedStyle(element).fontSize))),
         };";
     let mut browser = Browser::open(&place);
@@ -189,7 +189,7 @@ fn page_shows_where_deadlocked_threads_wait() {
     let output_text = browse(
         &place,
         DESK,
-        "return { why: text('#why li'), ends: all('.run:first-child .end .does').map((end) => end.textContent) };",
+        "return { why: text('#why li'), ends: all('.run:first-child .end .operation').map((end) => end.textContent) };",
     );
     assert_eq!(
         output_text["why"],

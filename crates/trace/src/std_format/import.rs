@@ -1,7 +1,7 @@
 //! Import: from STD text to a trace.
 
 use super::{
-    MODULE, Note, Oddity, StdNames,
+    Irregularity, MODULE, Note, StdNames,
     line::StdOp,
     preemption,
     text::{LineEntry, StdText, each_line},
@@ -18,7 +18,7 @@ use unsnarl_semantics::Holders;
 
 /// A trace imported from another tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedTrace {
     /// The trace; it has no program and is assumed to have ended normally.
     pub trace: Trace,
     /// The names of locks and variables in the text.
@@ -66,7 +66,7 @@ pub enum StdError {
 }
 
 /// Reads a trace. The [module's documentation](super) describes the translation.
-pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
+pub fn import(text: impl BufRead) -> Result<ImportedTrace, StdError> {
     let (mut words, mut entries) = (StdText::default(), Vec::new());
     each_line(text, |line, parsed| {
         entries.push(words.note(line, parsed));
@@ -80,7 +80,7 @@ pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
     let InMemory { mut events, lines } = events;
     preemption::mark(&mut events);
     trace.events = events;
-    Ok(Imported { trace, names, notes, skipped, lines })
+    Ok(ImportedTrace { trace, names, notes, skipped, lines })
 }
 
 /// The destination of events.
@@ -281,7 +281,7 @@ impl<'a, S: Sink> Importer<'a, S> {
     fn fork(&mut self, thread: ThreadIx, entry: &LineEntry) -> Result<ThreadIx, StdError> {
         let name = self.text.thread_name(entry.operand);
         if self.numbers.contains_key(&name) {
-            self.note(entry.line, thread, Oddity::ForkedAlready { child: name.clone() });
+            self.note(entry.line, thread, Irregularity::ForkedAlready { child: name.clone() });
         }
         let child = self.thread(&name, Some(thread), entry.line)?;
         self.remember_spelling(child, self.text.word(entry.operand));
@@ -309,19 +309,19 @@ impl<'a, S: Sink> Importer<'a, S> {
     fn note_acquire(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         let name = || self.names.of(lock).into_owned();
         let holders = self.holders.of(lock);
-        let oddity = if holders.contains(&thread) {
-            Oddity::TakenAgain { lock: name() }
+        let irregularity = if holders.contains(&thread) {
+            Irregularity::TakenAgain { lock: name() }
         } else if let Some(holder) = holders.last() {
-            Oddity::TakenFromAnother { lock: name(), holder: self.threads[holder.index()].name.clone() }
+            Irregularity::TakenFromAnother { lock: name(), holder: self.threads[holder.index()].name.clone() }
         } else {
             return;
         };
-        self.note(line, thread, oddity);
+        self.note(line, thread, irregularity);
     }
 
     fn note_release(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         if self.depth(thread, lock) == 0 {
-            self.note(line, thread, Oddity::NotHeld { lock: self.names.of(lock).into_owned() });
+            self.note(line, thread, Irregularity::NotHeld { lock: self.names.of(lock).into_owned() });
         }
     }
 
@@ -357,10 +357,10 @@ impl<'a, S: Sink> Importer<'a, S> {
         self.push(event, line)
     }
 
-    fn note(&mut self, line: u64, thread: ThreadIx, oddity: Oddity) {
+    fn note(&mut self, line: u64, thread: ThreadIx, irregularity: Irregularity) {
         self.odd += 1;
         if self.notes.len() < self.most_notes {
-            self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), oddity });
+            self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), irregularity });
         }
     }
 

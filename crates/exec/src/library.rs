@@ -37,7 +37,11 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     let version = fingerprint(LIBRARY.iter().chain(LAYOUT).chain(HEADER));
     let version = format!("{version:016x}");
     let mut refused: Option<(PathBuf, io::Error)> = None;
-    for place in cache().into_iter().map(Place::Cache).chain(temporary().map(Place::Temporary)) {
+    for place in cache()
+        .into_iter()
+        .map(CandidateDirectory::Cache)
+        .chain(temporary().map(CandidateDirectory::Temporary))
+    {
         match place.hold_runtime(&version) {
             Ok(directory) => {
                 if let Some((cache, cause)) = refused {
@@ -56,14 +60,14 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
 }
 
 /// A candidate directory for the runtime.
-enum Place {
+enum CandidateDirectory {
     /// The user's cache.
     Cache(PathBuf),
     /// A directory that other users can write to.
     Temporary(PathBuf),
 }
 
-impl Place {
+impl CandidateDirectory {
     /// Returns the directory that belongs to the user alone.
     fn path(&self) -> PathBuf {
         match self {

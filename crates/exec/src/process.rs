@@ -612,11 +612,11 @@ fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::pr
 
 /// Spawns a server. The kernel kills it when the thread that spawned it ends, so that thread lasts as long as the process.
 fn spawn_on_lasting_thread(mut command: Command) -> io::Result<std::process::Child> {
-    type Request = (Command, mpsc::Sender<io::Result<std::process::Child>>);
-    static SPAWNER: Mutex<Option<mpsc::Sender<Request>>> = Mutex::new(None);
+    type SpawnRequest = (Command, mpsc::Sender<io::Result<std::process::Child>>);
+    static SPAWNER: Mutex<Option<mpsc::Sender<SpawnRequest>>> = Mutex::new(None);
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
     if spawner.is_none() {
-        let (sender, requests) = mpsc::channel::<Request>();
+        let (sender, requests) = mpsc::channel::<SpawnRequest>();
         let serve = move || {
             for (mut command, answer) in requests {
                 let _ = answer.send(command.spawn());

@@ -2,7 +2,7 @@
 
 use crate::{
     place,
-    sys::{self, Place},
+    sys::{self, MapMode},
 };
 use core::{
     arch::{asm, naked_asm},
@@ -39,7 +39,7 @@ pub(crate) fn leave_restartable_sequences() {
 pub(crate) fn enter(entry: usize, stack: usize) -> Result<Infallible, &'static str> {
     const PAGE: usize = 4096;
     const CODE: usize = 64;
-    if !sys::map(place::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, Place::Free) {
+    if !sys::map(place::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, MapMode::Free) {
         return Err("cannot map a page of code");
     }
     // SAFETY: the function is shorter, and the code behind it is readable.

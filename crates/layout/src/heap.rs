@@ -3,7 +3,7 @@
 use crate::{
     image::{Image, LoadedImage},
     stack::NewStack,
-    sys::{self, Place},
+    sys::{self, MapMode},
 };
 
 /// `struct prctl_mm_map`.
@@ -66,5 +66,5 @@ pub(crate) fn describe(program: &Image, base: usize, loaded: &LoadedImage, built
 
 /// Keeps the heap from growing at its random address: malloc then maps its memory.
 pub(crate) fn block(end: usize) {
-    sys::map(end.next_multiple_of(4096), 4096, libc::PROT_NONE, Place::Free);
+    sys::map(end.next_multiple_of(4096), 4096, libc::PROT_NONE, MapMode::Free);
 }

@@ -1,6 +1,6 @@
 //! An ELF file as the kernel maps it.
 
-use crate::sys::{self, Place};
+use crate::sys::{self, MapMode};
 use core::{mem::MaybeUninit, ops::Range};
 
 const PAGE: usize = 4096;
@@ -78,7 +78,7 @@ impl Image {
     pub(crate) fn map(&self, base: usize) -> Option<LoadedImage> {
         let Range { start, end } = self.range(base);
         // A program at fixed addresses replaces its first load.
-        if self.is_relocatable() && !sys::map(start, end - start, libc::PROT_NONE, Place::Free) {
+        if self.is_relocatable() && !sys::map(start, end - start, libc::PROT_NONE, MapMode::Free) {
             return None;
         }
         self.loads().all(|segment| map_segment(self.fd, segment, base)).then_some(())?;
@@ -112,7 +112,7 @@ fn map_segment(fd: i32, segment: &libc::Elf64_Phdr, base: usize) -> bool {
     }
     let fresh = if segment.p_filesz > 0 { fresh } else { page };
     let end = end.next_multiple_of(PAGE);
-    fresh >= end || sys::map(fresh, end - fresh, protection, Place::Replace)
+    fresh >= end || sys::map(fresh, end - fresh, protection, MapMode::Replace)
 }
 
 fn protection(flags: u32) -> i32 {

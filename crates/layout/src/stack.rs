@@ -3,7 +3,7 @@
 use crate::{
     image::LoadedImage,
     place,
-    sys::{self, Place},
+    sys::{self, MapMode},
 };
 use core::ops::Range;
 
@@ -20,8 +20,8 @@ pub(crate) fn reserve(executable: bool) -> Option<Range<usize>> {
         libc::PROT_READ | libc::PROT_WRITE | if executable { libc::PROT_EXEC } else { libc::PROT_NONE };
     [limit, USUAL].into_iter().find_map(|size| {
         let start = place::TOP - size;
-        let fits = sys::map(start, size, protection, Place::Free)
-            && sys::map(start - place::GUARD, place::GUARD, libc::PROT_NONE, Place::Free);
+        let fits = sys::map(start, size, protection, MapMode::Free)
+            && sys::map(start - place::GUARD, place::GUARD, libc::PROT_NONE, MapMode::Free);
         // A stack is touched page by page.
         // SAFETY: advice about the new mapping.
         unsafe { sys::call(libc::SYS_madvise, [start, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
@@ -30,7 +30,7 @@ pub(crate) fn reserve(executable: bool) -> Option<Range<usize>> {
 }
 
 /// The initial stack that the kernel built for the first load.
-pub(crate) struct Start {
+pub(crate) struct InitialStack {
     argv: *const *const u8,
     envp: *const *const u8,
     auxv: *const [usize; 2],
@@ -58,7 +58,7 @@ unsafe fn size(text: *const u8) -> usize {
     unsafe { count(text, |byte| byte == 0) + 1 }
 }
 
-impl Start {
+impl InitialStack {
     /// Reads the initial stack, which begins with `argc`.
     ///
     /// # Safety

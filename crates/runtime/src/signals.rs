@@ -106,9 +106,9 @@ pub(crate) struct SuspendedWait {
 
 /// Signals that were sent and not taken.
 #[derive(Default)]
-pub(crate) struct Queue(Vec<SentSignal>);
+pub(crate) struct PendingSignals(Vec<SentSignal>);
 
-impl Queue {
+impl PendingSignals {
     /// Adds a signal. Standard signals are queued only once.
     pub(crate) fn push(&mut self, sent: SentSignal) {
         if sent.signal >= FIRST_QUEUED || !self.0.iter().any(|other| other.signal == sent.signal) {

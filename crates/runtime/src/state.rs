@@ -15,7 +15,7 @@ use crate::{
     log::Log,
     modules::Modules,
     queue::Queues,
-    signals::{KeptSignal, Queue, SignalSet},
+    signals::{KeptSignal, PendingSignals, SignalSet},
     sites::PlanSites,
     stack, sys,
     thread::Thread,
@@ -56,7 +56,7 @@ pub(crate) struct State {
     /// The flags of the next event that describe the switch before it.
     pub(crate) switch_flags: Flags,
     /// Signals that were sent to the process.
-    pub(crate) signals: Queue,
+    pub(crate) signals: PendingSignals,
     /// Signals that some descriptor (`signalfd`) reports.
     pub(crate) listened: SignalSet,
     /// Signals that were handed to the kernel for such a descriptor, in order; some may have been read.

@@ -8,7 +8,7 @@
 
 static sem_t may_end;
 
-static void *ends_when_told(void *unused)
+static void *ends_when_signalled(void *unused)
 {
     sem_wait(&may_end);
     return unused;
@@ -24,7 +24,7 @@ int main(void)
 {
     pthread_t detached, selfish;
     sem_init(&may_end, 0, 0);
-    CHECK(pthread_create(&detached, NULL, ends_when_told, NULL) == 0);
+    CHECK(pthread_create(&detached, NULL, ends_when_signalled, NULL) == 0);
     CHECK(pthread_detach(detached) == 0);
     CHECK(pthread_join(detached, NULL) == EINVAL);
     sem_post(&may_end);

@@ -10,7 +10,7 @@
 static sem_t never, may_end;
 static pthread_t joinable;
 
-static void *ends_when_told(void *unused)
+static void *ends_when_signalled(void *unused)
 {
     sem_wait(&may_end);
     return unused;
@@ -49,7 +49,7 @@ int main(void)
     void *(*const bodies[])(void *) = { at_testcancel, at_sem_wait, at_sleep, at_join };
     sem_init(&never, 0, 0);
     sem_init(&may_end, 0, 0);
-    CHECK(pthread_create(&joinable, NULL, ends_when_told, NULL) == 0);
+    CHECK(pthread_create(&joinable, NULL, ends_when_signalled, NULL) == 0);
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
         void *result;

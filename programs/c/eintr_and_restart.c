@@ -1,5 +1,5 @@
-/* What a handler interrupts fails with EINTR or begins anew: semaphores, sleeps, pipes, poll, futexes, with SA_RESTART and
- * without. Expected: exit 0. */
+/* A handler makes calls fail with EINTR or restart: semaphores, sleeps, pipes, poll, futexes, with and without
+ * SA_RESTART. Expected: exit 0. */
 #define _GNU_SOURCE
 #include "../support.h"
 

@@ -1,5 +1,5 @@
-/* A worker halves a number until it is 1; when main has not yet set it, it is 0, and the loop never ends
- * nor meets a schedule point. Expected: time-out in that schedule. */
+/* A worker halves a number until it is 1. If main has not set it yet, it is 0, and the loop never ends and has no
+ * schedule point. Expected: time-out in that schedule. */
 #include <pthread.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -43,7 +43,7 @@ int main(void)
     pthread_t threads[3];
     int fd = memfd_create("locks", 0);
     CHECK(fd >= 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd); /* opened anew by each */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd); /* opened again by each */
     pthread_create(&threads[0], NULL, enter, NULL);
     pthread_create(&threads[1], NULL, enter, NULL);
     pthread_create(&threads[2], NULL, records, NULL);

@@ -1,5 +1,5 @@
-/* Memory that was freed and is given out again holds what the C library left there, a random number of its own
- * among it. Expected: exit 0, and nothing of that differs from run to run. */
+/* Reused memory contains data of the C library, including one of its random numbers. Expected: exit 0, and the same
+ * contents in every run. */
 #include "../support.h"
 
 #include <pthread.h>

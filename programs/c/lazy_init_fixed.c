@@ -1,5 +1,5 @@
-/* Settings are made on first use, with a look before the lock and another under it; the pointer is atomic
- * and is set when all is filled in. Expected: nobody reads settings that are none. */
+/* Settings are created on first use, with a check before the lock and another one under it. The pointer is atomic
+ * and is set after all fields. Expected: every thread reads complete settings. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The owner of a robust mutex ends while holding it. Expected: of all who lock it (two threads and, last,
- * main) exactly one is told EOWNERDEAD; it makes the mutex consistent and life goes on. */
+/* The owner of a robust mutex ends while holding it. Expected: of the three threads that lock it afterwards,
+ * exactly one gets EOWNERDEAD. It makes the mutex consistent, and the others lock it as usual. */
 #include "../support.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* trywait, timedwait, clockwait and getvalue. Nobody posts `never`, so both timed waits on it end by time-
- * out; `soon` is posted once, so a timed wait on it may do either, and the values tell which. Expected:
+/* trywait, timedwait, clockwait and getvalue. No thread posts `never`, so both timed waits on it time out. `soon`
+ * is posted once, so a timed wait on it may succeed or time out; the values show which of them happened. Expected:
  * exit 0. */
 #define _GNU_SOURCE
 #include "../support.h"

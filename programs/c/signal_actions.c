@@ -1,5 +1,5 @@
-/* The program's signal handlers: what was installed before is told, an action for one time is for one time,
- * handlers jump out of faults in every thread, and a thread blocks signals for itself only. Expected: exit 0. */
+/* sigaction returns the previous action, SA_RESETHAND applies once, handlers leave faults by siglongjmp in every
+ * thread, and a signal mask belongs to one thread. Expected: exit 0. */
 #define _GNU_SOURCE
 #include "../support.h"
 

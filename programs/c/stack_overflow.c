@@ -1,4 +1,4 @@
-/* A thread with a small stack recurses until it is used up. Expected: SIGSEGV in every schedule, told on
+/* A thread with a small stack recurses until the stack is used up. Expected: SIGSEGV in every schedule, handled on
  * another stack. */
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A thread keeps standard output to itself over several calls, and gives way in between, while others print and do the same.
- * Expected: the others wait inside of the C library, nobody else's words come in between, and all three come to an end. */
+/* A thread locks standard output over several calls and yields in between, while two others print and do the same.
+ * Expected: the others wait inside the C library, lines are not mixed, and all three threads end. */
 #include "../support.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* A token goes round: the first station numbers it, each other one copies the number of the station before
- * it. Each does so under the lock, but nothing says in which order. Expected: the assertion fails when a
- * station is there before its turn. */
+/* A token passes through a ring of stations. The first station numbers it, each other one copies the number of its
+ * predecessor, each under the lock, but in any order. Expected: the assertion fails if a station runs before its
+ * predecessor. */
 #include <assert.h>
 #include <pthread.h>
 

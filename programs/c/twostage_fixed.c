@@ -1,5 +1,5 @@
-/* Three threads write the second stage before they let go of the first; one reads them one after the
- * other. Expected: whoever sees the first stage written sees the second written too. */
+/* Three threads write the second stage before they release the lock of the first. One thread reads both stages.
+ * Expected: if it sees the first stage written, it sees the second one written too. */
 #include <assert.h>
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
-/* The owner of a queue of jobs takes them from its tail, a thief steals them from its head, as in Cilk's
- * THE protocol: each claims a job, then looks whether the other claims the same. The owner's last look,
- * for the case that the thief gave in, should be under the thieves' lock and is not. Expected: the
- * assertion fails when both give in and the job is left behind, which takes two preemptions. */
+/* The owner of a job queue takes jobs from its tail, a thief steals them from its head, as in Cilk's THE protocol.
+ * Each claims a job, then checks whether the other one claims the same. The owner's last check should be under the
+ * thieves' lock, but is not. Expected: the assertion fails if both give up their claims and the job is lost, which
+ * takes two preemptions. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -15,7 +15,7 @@ int main()
     std::shared_future<int> answer = promise.get_future().share();
     auto doubled = std::async(std::launch::async, [answer] { return 2 * answer.get(); });
     auto lazy = std::async(std::launch::deferred, [answer] { return answer.get() + 1; });
-    auto failing = std::async(std::launch::async, []() -> int { throw std::runtime_error("told you"); });
+    auto failing = std::async(std::launch::async, []() -> int { throw std::runtime_error("as promised"); });
     std::packaged_task<int(int)> task([](int n) { return n * n; });
     auto squared = task.get_future();
     std::thread runner(std::move(task), 5);

@@ -1,4 +1,4 @@
-/* Both threads write where no memory is, and go on from the fault: that is no memory to race on.
+/* Both threads write to unmapped memory and continue after the fault. Such accesses cannot race.
  * real: none */
 #include "micro.h"
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-//! A bounded queue of a `Mutex` and two `Condvar`s, two who take from it, one who fills it. What `Condvar::wait` does with
-//! the mutex is in the prebuilt standard library. Expected: the same sum in every schedule, and no race.
+//! A bounded queue of a `Mutex` and two `Condvar`s, with two consumers and one producer. `Condvar::wait` is in the
+//! prebuilt standard library. Expected: the same sum in every schedule, and no race.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};

@@ -1,5 +1,5 @@
-//! Each of two threads claims the turn once and then spins until it is its own. Expected: livelock when a
-//! claim is overwritten before its thread has looked, for the turn never comes back.
+//! Each of two threads claims the turn once and then spins until it has the turn. Expected: livelock if a
+//! claim is overwritten before its thread has checked it, because the turn never returns to that thread.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -39,7 +39,7 @@ pub(crate) fn validate() -> Result<()> {
     tools::require(tools::VALIDATORS)?;
     eprintln!("building unsnarl");
     let unsnarl = workspace.build_unsnarl()?;
-    let published = Published::fetch(&workspace.download_dir("published")?, &workspace)?;
+    let published = PublishedSchemas::fetch(&workspace.download_dir("published")?, &workspace)?;
     let directory = workspace.scratch("validate")?;
     let mut written = ReportFiles { unsnarl, directory, count: 0 };
     for (source, options) in FAILURES {
@@ -60,13 +60,13 @@ pub(crate) fn validate() -> Result<()> {
 }
 
 /// The published schemas and checkers.
-struct Published {
+struct PublishedSchemas {
     sarif: PathBuf,
     junit: PathBuf,
     html: PathBuf,
 }
 
-impl Published {
+impl PublishedSchemas {
     /// Fetches them, unless they exist.
     fn fetch(into: &Path, workspace: &Workspace) -> Result<Self> {
         let crates = into.join("crates");

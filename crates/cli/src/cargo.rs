@@ -41,7 +41,7 @@ impl Cargo {
         if !explores {
             // A user who gives search options must not mistake an ordinary run for a search.
             if std::env::args_os().nth(2).as_ref() != self.args.first() {
-                let reason = "options before cargo's own are those of a search, which only `test` makes; \
+                let reason = "search options (`--runs` …) work only with `unsnarl cargo … test`; \
                            `unsnarl explore -- PROG` searches in a program";
                 return Err(UsageError(reason.into()).into());
             }

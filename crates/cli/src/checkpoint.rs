@@ -6,7 +6,7 @@ use unsnarl_model::{Op, Plan, Policy, Program};
 
 /// Returns the plan, starting at the program's checkpoint if a run without preemptions reaches one. Most programs have
 /// none, and for them nothing is run.
-pub(crate) fn respect(plan: Plan, program: &Program, settings: &Settings) -> Result<Plan> {
+pub(crate) fn start_at_checkpoint(plan: Plan, program: &Program, settings: &Settings) -> Result<Plan> {
     if plan.tail == Policy::Fair || !unsnarl_exec::check(program.path.as_ref())?.checkpoint {
         return Ok(plan);
     }

@@ -15,10 +15,10 @@ pub(crate) struct Doctor {
 
 /// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Well,
+enum Severity {
+    Ok,
     /// Everything works, but a fallback is used.
-    Differs,
+    Fallback,
     /// Something does not work.
     Problem,
 }
@@ -26,26 +26,30 @@ enum Level {
 /// A finding: its subject, its severity, and a message.
 struct Finding {
     subject: &'static str,
-    level: Level,
+    severity: Severity,
     message: String,
 }
 
 impl Finding {
-    fn new(subject: &'static str, well: bool, message: impl Into<String>) -> Self {
-        Self { subject, level: if well { Level::Well } else { Level::Problem }, message: message.into() }
+    fn new(subject: &'static str, is_ok: bool, message: impl Into<String>) -> Self {
+        Self {
+            subject,
+            severity: if is_ok { Severity::Ok } else { Severity::Problem },
+            message: message.into(),
+        }
     }
 
     /// Creates a finding for a fallback.
     fn differs(subject: &'static str, message: impl Into<String>) -> Self {
-        Self { subject, level: Level::Differs, message: message.into() }
+        Self { subject, severity: Severity::Fallback, message: message.into() }
     }
 
     fn print(&self) {
-        let Self { subject, level, message } = self;
-        let mark = match level {
-            Level::Well => "ok      ",
-            Level::Differs => "note    ",
-            Level::Problem => "PROBLEM ",
+        let Self { subject, severity, message } = self;
+        let mark = match severity {
+            Severity::Ok => "ok      ",
+            Severity::Fallback => "note    ",
+            Severity::Problem => "PROBLEM ",
         };
         output::print(&format!("{mark} {subject:<11} {message}\n"));
     }
@@ -73,9 +77,9 @@ impl Doctor {
         let mut usable = true;
         for finding in findings {
             finding.print();
-            let Finding { subject, level, .. } = finding;
+            let Finding { subject, severity, .. } = finding;
             // Only some programs need these.
-            usable &= level != Level::Problem || ["compiler", "libraries", "races"].contains(&subject);
+            usable &= severity != Severity::Problem || ["compiler", "libraries", "races"].contains(&subject);
         }
         Ok(if usable { Verdict::Fine } else { Verdict::Unusable })
     }
@@ -102,7 +106,8 @@ fn restrictions() -> Vec<Finding> {
         found.push(Finding::differs("rewinding", message));
     }
     if !unsnarl_exec::has_process_handles() {
-        let message = "pidfd_open is forbidden here: the end of a run is noticed up to a millisecond later";
+        let message =
+            "pidfd_open is forbidden here: the end of each run is detected up to a millisecond late";
         found.push(Finding::differs("waiting", message));
     }
     if !unsnarl_exec::has_kill() {
@@ -121,38 +126,38 @@ fn restrictions() -> Vec<Finding> {
 
 /// Checks whether blocking calls inside libraries can be observed.
 fn libraries() -> Finding {
-    let well = unsnarl_exec::has_syscall_user_dispatch();
-    let message = if well {
-        "waits inside of OpenMP's and the C library can be controlled (syscall user dispatch)"
+    let is_ok = unsnarl_exec::has_syscall_user_dispatch();
+    let message = if is_ok {
+        "waits inside the OpenMP runtime and the C library can be controlled (syscall user dispatch)"
     } else if release().1 >= (5, 11) {
-        "waits inside of OpenMP's and the C library need syscall user dispatch, which is forbidden here"
+        "waits inside the OpenMP runtime and the C library need syscall user dispatch, which is forbidden here"
     } else {
-        "waits inside of OpenMP's and the C library need Linux 5.11"
+        "waits inside the OpenMP runtime and the C library need Linux 5.11"
     };
-    Finding::new("libraries", well, message)
+    Finding::new("libraries", is_ok, message)
 }
 
 /// Checks whether there is room for the race detector's shadow memory.
 fn races() -> Finding {
     let overcommit = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
     let limited = unsnarl_exec::address_space_limit().is_some();
-    let (well, message) = match overcommit.trim() {
-        "2" => (false, "vm.overcommit_memory is 2: races cannot be looked for (--points sync works)"),
-        _ if limited => (false, "`ulimit -v` is set: races cannot be looked for (--points sync works)"),
+    let (is_ok, message) = match overcommit.trim() {
+        "2" => (false, "vm.overcommit_memory is 2: data race detection is off (--points sync works)"),
+        _ if limited => (false, "`ulimit -v` is set: data race detection is off (--points sync works)"),
         _ if unsnarl_exec::data_limit().is_some() => {
-            (false, "`ulimit -d` is set: races cannot be looked for (--points sync works)")
+            (false, "`ulimit -d` is set: data race detection is off (--points sync works)")
         }
         _ => (true, "address space for the race detector can be reserved"),
     };
-    Finding::new("races", well, message)
+    Finding::new("races", is_ok, message)
 }
 
 fn kernel() -> Finding {
     let (release, version) = release();
-    let well = version >= (5, 9);
+    let is_ok = version >= (5, 9);
     let message =
-        if well { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
-    Finding::new("kernel", well, message)
+        if is_ok { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
+    Finding::new("kernel", is_ok, message)
 }
 
 /// Checks how programs get the same addresses in every run.
@@ -169,13 +174,13 @@ fn addresses() -> Finding {
 }
 
 fn processor() -> Finding {
-    let well = unsnarl_exec::has_fsgsbase();
-    let message = if well {
-        "switches fibers by fsgsbase"
+    let is_ok = unsnarl_exec::has_fsgsbase();
+    let message = if is_ok {
+        "can switch between fibers quickly (fsgsbase)"
     } else {
         "it lacks fsgsbase (Ivy Bridge or later, and not hidden by a virtual machine)"
     };
-    Finding::new("processor", well, message)
+    Finding::new("processor", is_ok, message)
 }
 
 fn runtime() -> Finding {
@@ -243,7 +248,7 @@ fn inspect_program(name: &OsString) -> Vec<Finding> {
         Finding::new("lines", true, lines),
     ];
     if binary.contains_asan {
-        let message = "contains AddressSanitizer: leaks and data races are not looked for";
+        let message = "contains AddressSanitizer: leak detection and data race detection are off";
         findings.push(Finding::differs("sanitizer", message));
     }
     if binary.needed.iter().any(|library| library.starts_with("libgomp.so")) {

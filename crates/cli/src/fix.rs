@@ -48,7 +48,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     let program = program(recorded, path)?;
     let plan = plan(recorded, &program, &mut names);
     let labels = labels(recorded, &mut names);
-    let mut rebuilt = Rebuilt {
+    let mut rebuilt = RebuiltProgram {
         recorded,
         executor: Executor::new(program, Settings { echo: false, ..Settings::default() })?,
         symbols: Symbols::new(),
@@ -113,13 +113,13 @@ fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Pl
 }
 
 /// The other build as a runner of schedules.
-struct Rebuilt<'a> {
+struct RebuiltProgram<'a> {
     recorded: &'a Trace,
     executor: Executor,
     symbols: Symbols,
 }
 
-impl Build for Rebuilt<'_> {
+impl Build for RebuiltProgram<'_> {
     type Error = anyhow::Error;
 
     fn run(&mut self, plan: &Plan) -> Result<Trace> {
@@ -208,9 +208,9 @@ impl FixReport<'_> {
             MissReason::Waits(Some(number)) => {
                 let thread = trace.thread_id(trace.events[number].thread);
                 let operation = operation_text(trace, number, &mut others);
-                format!("{preemption}: meanwhile thread {thread} cannot go on now, it waits to {operation}")
+                format!("{preemption}: thread {thread} is blocked then, waiting to {operation}")
             }
-            MissReason::Waits(None) => format!("{preemption}: meanwhile the other threads cannot go on now"),
+            MissReason::Waits(None) => format!("{preemption}: the other threads are blocked then"),
         })
     }
 
@@ -232,18 +232,18 @@ impl FixReport<'_> {
                 let how = if same { "in the same way" } else { "in another way" };
                 let saved = saved.map(output::quoted).unwrap_or_default();
                 format!(
-                    "still failing: by the recorded schedule {path} fails {how}\n\n{}\n\
+                    "still failing: {path} follows the recorded schedule and fails {how}\n\n{}\n\
                      trace    {saved}\nshow     unsnarl show {saved}\n",
                     output::outcome(&self.checked.trace)
                 )
             }
             (FixVerdict::Fixed, _) => format!(
-                "fixed: {path} was made to run by the recorded schedule, with {preemptions}, and ended normally\n\
-                 This is about one schedule; for others: {explore}\n"
+                "fixed: {path} followed the recorded schedule, with {preemptions}, and ended normally\n\
+                 This is one schedule; to try others: {explore}\n"
             ),
             (FixVerdict::Unreachable(_), _) => format!(
-                "no longer reachable: {path} cannot be made to run by the recorded schedule; it ended normally\n  \
-                 {}\nA lock does that, and so does code that is gone. For other schedules: {explore}\n",
+                "no longer reachable: {path} cannot follow the recorded schedule; it ended normally\n  \
+                 {}\nThe reason may be a lock that was added, or code that was removed. To try other schedules: {explore}\n",
                 self.miss_text().unwrap_or_default()
             ),
         }

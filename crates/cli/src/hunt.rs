@@ -66,7 +66,7 @@ struct HuntResult {
 
 impl Hunt {
     pub(crate) fn run(self) -> Result<Verdict> {
-        self.options.check_outputs()?;
+        self.options.check()?;
         self.html.as_deref().map_or(Ok(()), traces::check_file)?;
         if let Some(command) = &self.build {
             build(command)?;
@@ -132,7 +132,7 @@ impl Hunt {
             self.options.path(0).as_deref(),
             &format!("{name}-simplified"),
         )?;
-        print_progress(self.options.run.json, "looking for the lines that made it fail");
+        print_progress(self.options.run.json, "looking for the lines that contributed");
         let (sliced, slice) = match slice::failure(&simplification.after, self.slice_time, interrupt) {
             Ok(Some(SliceOutcome::Text(text))) => (true, text),
             Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
@@ -159,9 +159,10 @@ impl HuntResult {
         let look = output::render_options();
         let (before, left) = (self.found.stats(), after.stats());
         let (path, original) = (output::quoted(&self.path), output::quoted(&self.original));
-        let tried = match self.simplification.preserved {
-            Some(true) => "tried: the same failure",
-            _ => "tried: it does NOT reproduce; the program depends on something outside",
+        let run = search.failures.0[0].run;
+        let checked = match self.simplification.preserved {
+            Some(true) => explore::SAME_FAILURE,
+            _ => explore::NOT_REPRODUCED,
         };
         let parts = [
             headline_text(after, &mut names, &look),
@@ -172,20 +173,20 @@ impl HuntResult {
             self.races(),
             format!(
                 "found    in run {} of {} ({}), {:.2} s\n\
-                 reduced  {}, {} runs, {:.2} s{}\n\
-                 trace    {path} (as it was found: {original})\n\
-                 replay   unsnarl replay {path}   ({tried})\n\
+                 reduced  {}, {}, {:.2} s{}\n\
+                 trace    {path} (original: {original})\n\
+                 replay   unsnarl replay {path}   ({checked})\n\
                  debug    unsnarl replay {path} --gdb\n\
-                 look     unsnarl report {path} --before {original} --html report.html\n\
+                 report   unsnarl report {path} --before {original} --html report.html\n\
                  share    unsnarl pack {path}\n\
                  prove    unsnarl simplify --prove {path}\n\
                  fixed?   unsnarl replay {path} --program FIXED\n",
-                search.runs,
+                run,
                 options.runs,
                 explore::strategy_name(&self.found.plan),
                 search.elapsed.as_secs_f64(),
                 reduction(&before, &left),
-                self.simplification.tally.executions,
+                output::counted(self.simplification.tally.executions, "run"),
                 self.simplification.elapsed.as_secs_f64(),
                 self.simplification.stopped_text(),
             ),
@@ -226,9 +227,19 @@ impl HuntResult {
 
 /// Formats the number of context switches before and after.
 fn reduction(before: &Stats, after: &Stats) -> String {
+    if (before.context_switches, before.preemptive) == (after.context_switches, after.preemptive) {
+        let (switches, preemptions) = (
+            output::counted(after.context_switches, "context switch"),
+            output::counted(after.preemptive, "preemption"),
+        );
+        return format!("not further: {switches}, {preemptions}");
+    }
     format!(
-        "from {} context switches to {}, from {} preemptions to {}",
-        before.context_switches, after.context_switches, before.preemptive, after.preemptive
+        "from {} to {}, from {} to {}",
+        output::counted(before.context_switches, "context switch"),
+        after.context_switches,
+        output::counted(before.preemptive, "preemption"),
+        after.preemptive
     )
 }
 

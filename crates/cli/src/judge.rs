@@ -25,7 +25,7 @@ type Failure = (OutcomeKind, ThreadIx, Site, String);
 
 /// Returns the first misuse of synchronisation.
 fn misuse(trace: &Trace) -> Option<Failure> {
-    let wrong = trace.warnings.iter().find(|w| w.misuse.is_programs_fault())?;
+    let wrong = trace.warnings.iter().find(|w| w.misuse.is_program_error())?;
     Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 
@@ -35,12 +35,18 @@ fn race(trace: &Trace) -> Option<Failure> {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     let here = format!("{}/", trace.program.cwd);
+    let variable = names.variable(trace.races.first()?.addr);
     let mut describe_side = |side: &Side| {
         let frame = names.place(side.site);
         let place = frame.place().unwrap_or_else(|| frame.to_string());
-        format!("{} at {}", side.op.name(), place.strip_prefix(&here).unwrap_or(&place))
+        (side.op.name(), place.strip_prefix(&here).unwrap_or(&place).to_owned())
     };
-    let message = format!("{} and {}: nothing orders them", describe_side(&first), describe_side(&second));
+    let mut sides = [describe_side(&first), describe_side(&second)];
+    // The order of the accesses does not matter for a race, so its text does not depend on it.
+    sides.sort();
+    let [(one, at), (other, there)] = sides;
+    let on = variable.map_or_else(String::new, |name| format!(" of `{name}`"));
+    let message = format!("{one}{on} at {at} and {other} at {there}: nothing orders them");
     Some((OutcomeKind::Race, second.thread, second.site, message))
 }
 

@@ -46,7 +46,10 @@ mod traces;
 mod verdict;
 mod wrap;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use std::{ffi::OsString, process::ExitCode};
 use verdict::Verdict;
 
@@ -63,13 +66,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compile C with instrumentation: CC="unsnarl cc" in make, cmake, configure
-    #[command(disable_help_flag = true)]
-    Cc(Arguments),
-    /// Compile C++ with instrumentation: CXX="unsnarl c++"
-    #[command(name = "c++", disable_help_flag = true)]
-    Cxx(Arguments),
-    Cargo(cargo::Cargo),
     /// Find a failing schedule, simplify it, and explain the failure, in one command
     Hunt(hunt::Hunt),
     /// Search for a failing schedule and save its trace
@@ -80,7 +76,7 @@ enum Command {
     Replay(replay::Replay),
     /// Reduce a failing trace to the fewest context switches
     Simplify(simplify::Simplify),
-    /// Check the certificate of a simplified trace by repeating the search
+    /// Check the proof of a simplified trace, or a pack
     Verify(simplify::proof::Verify),
     /// Predict data races and deadlocks in other interleavings of a run
     Predict(predict::Predict),
@@ -96,6 +92,13 @@ enum Command {
     Export(convert::Export),
     /// Import a trace of another tool
     Import(convert::Import),
+    /// Compile C with instrumentation: CC="unsnarl cc" in make, cmake, configure
+    #[command(disable_help_flag = true)]
+    Cc(Arguments),
+    /// Compile C++ with instrumentation: CXX="unsnarl c++"
+    #[command(name = "c++", disable_help_flag = true)]
+    Cxx(Arguments),
+    Cargo(cargo::Cargo),
     /// Check what this machine and a program support
     Doctor(doctor::Doctor),
     /// Print shell completions
@@ -150,7 +153,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
     // Without memory even an error message may be impossible later.
     if let Err(error) = unsnarl_exec::check_data_limit() {
         if matches!(command, Command::Doctor(_)) {
@@ -175,6 +181,27 @@ fn run() -> ExitCode {
         }
     }
     verdict::exit(result)
+}
+
+/// Prints what is wrong with the command line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let mut arguments = std::env::args();
+    let subcommand = arguments.nth(1).unwrap_or_default();
+    let takes_program = matches!(subcommand.as_str(), "hunt" | "explore" | "record");
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(program))
+            if takes_program && error.kind() == ErrorKind::UnknownArgument && !program.starts_with('-') =>
+        {
+            let program = output::quoted(program.as_ref());
+            eprintln!("error: put `--` before the program: unsnarl {subcommand} -- {program}");
+            ExitCode::from(2)
+        }
+        _ => {
+            // An unwritable standard error is ignored.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
 }
 
 impl Command {

@@ -13,7 +13,7 @@ pub(crate) struct Target {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     pub(crate) program: Vec<OsString>,
-    /// Standard input of the program (default: ours, unless it is a terminal)
+    /// Standard input of the program (default: unsnarl's own, unless it is a terminal)
     #[arg(long, value_name = "FILE")]
     pub(crate) stdin: Option<PathBuf>,
 }
@@ -24,17 +24,17 @@ pub(crate) struct Follow {
     /// PROG is a script or another launcher: control the program of this name that it starts
     ///
     /// Without a name, the first program that can create threads. The launcher runs once, until it starts that program,
-    /// and is ended after the command. The trace is of the program itself and replays without the launcher
+    /// and is terminated at the end of the command. The trace is of the program itself and replays without the launcher
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
     pub(crate) follow: Option<Option<String>>,
 }
 
-/// How to run the program.
+/// Options of the program's runs.
 #[derive(Clone, Args)]
 pub(crate) struct RunArgs {
     /// Memory accesses that are schedule points, in addition to synchronisation and atomics
     ///
-    /// races: accesses that race, learnt from run to run (the default of explore); all: every instrumented access while
+    /// races: accesses that were seen to race in earlier runs (the default of explore); all: every instrumented access while
     /// several threads are alive (the default of record); sync: none; or functions and files by name, separated by
     /// commas: `push,pop,queue.c`, `queue.c:42`
     #[arg(long, value_name = "SET")]

@@ -43,6 +43,16 @@ pub(crate) fn figures(trace: &Trace) -> String {
     stats_text(&trace.stats())
 }
 
+/// Formats a number with its noun, in the plural unless it is 1.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    let ending = match (number, noun.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {noun}{ending}")
+}
+
 /// Prints one JSON object.
 pub(crate) fn json(value: &Value) {
     print(&format!("{value:#}\n"));

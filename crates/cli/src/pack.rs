@@ -72,7 +72,7 @@ impl PackCommand {
 
     /// Writes a pack that replays, without the environment if possible. `None` if it does not replay at all.
     fn smallest(&self, trace: &Trace, file: &Path, path: &Path) -> Result<Option<(Pack, usize, bool)>> {
-        let proof = Some(proof::beside(file)).filter(|proof| proof.exists());
+        let proof = Some(proof::proof_path(file)).filter(|proof| proof.exists());
         for bare in [true, false] {
             let inputs = self.with.clone();
             let options =
@@ -106,7 +106,7 @@ impl PackCommand {
             "WITH all of your environment variables, which the failure needs: check them before you share it"
         };
         output::print(&format!(
-            "pack     {quoted} ({} files, {:.1} MiB, {environment}; tried: it replays)\n\
+            "pack     {quoted} ({} files, {:.1} MiB, {environment}; checked: it replays)\n\
              look     tar -tf {quoted}\n\
              replay   unsnarl replay {quoted}   (anywhere)\n\
              check    unsnarl verify {quoted}\n",

@@ -14,12 +14,12 @@ pub(crate) struct Pool {
 }
 
 /// A job on another thread, or a finished one.
-enum Started<'a, T> {
+enum PoolJob<'a, T> {
     Beside(std::thread::ScopedJoinHandle<'a, T>),
     Here(T),
 }
 
-impl<T> Started<'_, T> {
+impl<T> PoolJob<'_, T> {
     fn join(self) -> T {
         match self {
             Self::Beside(worker) => worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
@@ -42,12 +42,12 @@ impl Pool {
                 };
                 let same = Arc::clone(&executor);
                 match std::thread::Builder::new().spawn_scoped(scope, move || work(&same)) {
-                    Ok(worker) => Started::Beside(worker),
-                    Err(_) => Started::Here(work(&executor)),
+                    Ok(worker) => PoolJob::Beside(worker),
+                    Err(_) => PoolJob::Here(work(&executor)),
                 }
             };
-            let started: Vec<Started<'_, T>> = self.executors.iter_mut().map(start).collect();
-            started.into_iter().map(Started::join).collect()
+            let started: Vec<PoolJob<'_, T>> = self.executors.iter_mut().map(start).collect();
+            started.into_iter().map(PoolJob::join).collect()
         })
     }
 

@@ -43,7 +43,7 @@ impl Record {
             None => {
                 let points = self.run.points(PointSet::All);
                 let plan = self.run.plan(&points, &program, tail, self.seed.unwrap_or(0))?;
-                checkpoint::respect(plan, &program, &settings)?
+                checkpoint::start_at_checkpoint(plan, &program, &settings)?
             }
         };
         let mut executor = Executor::new(program, settings)?;

@@ -50,7 +50,7 @@ pub(crate) struct Replay {
 }
 
 /// Result of a replay.
-pub(crate) struct Replayed {
+pub(crate) struct ReplayResult {
     pub(crate) trace: Trace,
     /// The failure, or the ordinary end, is the same.
     pub(crate) reproduced: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Replayed {
     pub(crate) divergence: Option<Divergence>,
 }
 
-impl Replayed {
+impl ReplayResult {
     /// Returns whether all events are the same, including addresses, and so is the output.
     pub(crate) fn identical(&self) -> bool {
         self.difference.is_none() && self.same_layout && self.output_difference.is_none()
@@ -102,7 +102,7 @@ impl Replay {
         })
     }
 
-    fn print(&self, recorded: &Trace, replayed: &Replayed) {
+    fn print(&self, recorded: &Trace, replayed: &ReplayResult) {
         let mut symbols = Symbols::new();
         if self.json {
             let (outcome, stats, _) = output::trace_json(&replayed.trace);
@@ -124,6 +124,9 @@ impl Replay {
             }
             (_, true) => {
                 eprint!("{}", output::outcome(&replayed.trace));
+                if recorded.outcome.kind == OutcomeKind::Check {
+                    eprintln!("  (recorded as a failure by your check, which a replay does not make again)");
+                }
                 let events = recorded.events.len();
                 let how = if replayed.identical() {
                     format!(": all {events} events are the same")
@@ -131,7 +134,7 @@ impl Replay {
                     format!(": all {events} events are the same, but not the output")
                 } else if replayed.difference.is_none() {
                     format!(
-                        ": all {events} events are the same, but the program is loaded at other addresses here"
+                        ": all {events} events are the same, but the program was loaded at other addresses"
                     )
                 } else if same_operations(recorded, &replayed.trace) {
                     format!(": all {events} operations are the same, at other addresses or with other values")
@@ -148,7 +151,7 @@ impl Replay {
             }
             (None, false) => {
                 eprint!("{}", output::outcome(&replayed.trace));
-                eprintln!("not reproduced; the recording ended like this:");
+                eprintln!("not reproduced; the recording ended differently:");
                 eprint!("{}", output::outcome(recorded));
             }
         }
@@ -156,7 +159,7 @@ impl Replay {
 }
 
 /// Runs a plan made from a trace, and compares.
-pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Result<Replayed> {
+pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Result<ReplayResult> {
     check(recorded)?;
     let mut executor = Executor::new(recorded.program.clone(), settings)?;
     let run = executor.run(plan)?;
@@ -187,7 +190,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     }
     let same_layout = recorded.has_layout_of(&trace);
     let output_difference = OutputDifference::of(recorded, &trace);
-    Ok(Replayed { trace, reproduced, difference, same_layout, output_difference, divergence })
+    Ok(ReplayResult { trace, reproduced, difference, same_layout, output_difference, divergence })
 }
 
 /// Applies the criterion by which the recording counted as a failure.

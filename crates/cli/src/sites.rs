@@ -1,5 +1,6 @@
-//! Places in a program's code by the names that its author gave them.
+//! Resolves the names after `--points`: functions, files and lines.
 
+use crate::verdict::UsageError;
 use anyhow::{Result, bail};
 use unsnarl_model::{Places, Program, Span};
 use unsnarl_symbols::Symbols;
@@ -12,10 +13,10 @@ pub(crate) fn resolve(program: &Program, names: &[String]) -> Result<Places> {
     for name in names {
         let ranges = symbols.ranges(&program.path, name);
         if ranges.is_empty() {
-            bail!(
-                "--points: `{name}` is no function, file or file:line of {} that has code; is it built with -g?",
+            bail!(UsageError(format!(
+                "--points: {} has no function, file or line `{name}` with code; is it built with -g?",
                 program.path
-            );
+            )));
         }
         for (start, end) in ranges {
             places.add(Span { module, start, end });

@@ -1,6 +1,9 @@
 //! The program to run, and everything that its run depends on.
 
-use crate::options::{Follow, Target};
+use crate::{
+    options::{Follow, Target},
+    verdict::UsageError,
+};
 use anyhow::{Context, Result};
 use std::{
     env, fs,
@@ -27,7 +30,7 @@ fn with_environment(target: &Target, path: PathBuf) -> Result<Program> {
     let text = |label: &'static str, path: std::path::PathBuf| {
         path.into_os_string()
             .into_string()
-            .map_err(|p| anyhow::anyhow!("{label} {} is not UTF-8", p.display()))
+            .map_err(|p| anyhow::anyhow!(UsageError(format!("{label} {} is not UTF-8", p.display()))))
     };
     Ok(Program {
         path: text("the program's path", path)?,

@@ -17,14 +17,14 @@ const ENDING: &str = "snarl";
 
 /// The advice if the directory of traces cannot be written.
 #[derive(Clone, Copy)]
-pub(crate) enum Remedy {
+pub(crate) enum WriteAdvice {
     /// The command has an option for the path.
     NameFile,
     /// The command always uses the directory.
     ChangeDirectory,
 }
 
-impl Remedy {
+impl WriteAdvice {
     const fn text(self) -> &'static str {
         match self {
             Self::NameFile => "use -o FILE, or another directory",
@@ -46,7 +46,7 @@ pub(crate) fn check(requested: Option<&Path>) -> Result<()> {
             prepare();
             check_file(path)
         }
-        None => check_directory(Remedy::NameFile),
+        None => check_directory(WriteAdvice::NameFile),
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn check_file(path: &Path) -> Result<()> {
 }
 
 /// Checks that traces can be saved in their directory.
-pub(crate) fn check_directory(remedy: Remedy) -> Result<()> {
+pub(crate) fn check_directory(remedy: WriteAdvice) -> Result<()> {
     make_directory(remedy)?;
     let probe = Path::new(DIRECTORY).join("trace").with_extension(ENDING);
     match unsnarl_trace::check_writable(&probe) {
@@ -66,7 +66,7 @@ pub(crate) fn check_directory(remedy: Remedy) -> Result<()> {
     }
 }
 
-fn make_directory(remedy: Remedy) -> Result<()> {
+fn make_directory(remedy: WriteAdvice) -> Result<()> {
     fs::create_dir_all(DIRECTORY)
         .with_context(|| format!("cannot make the directory {DIRECTORY} ({})", remedy.text()))
 }
@@ -92,7 +92,7 @@ pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Re
         if trace.plan.tail != Policy::Fair {
             eprintln!("found    by {}", strategy_name(&trace.plan));
         }
-        eprintln!("again    {}", arguments.collect::<Vec<_>>().join(" "));
+        eprintln!("rerun    {}", arguments.collect::<Vec<_>>().join(" "));
     }
     saved
 }
@@ -139,8 +139,10 @@ pub(crate) fn find(requested: &Path) -> PathBuf {
 pub(crate) fn load(requested: &Path) -> Result<Trace> {
     let path = find(requested);
     if requested.as_os_str() == "latest" && !path.exists() {
-        let error =
-            io::Error::new(io::ErrorKind::NotFound, "no trace here yet: `unsnarl record -- PROG` makes one");
+        let error = io::Error::new(
+            io::ErrorKind::NotFound,
+            "no trace here yet: `unsnarl hunt -- PROG` searches for a failure and saves one",
+        );
         return Err(error.into());
     }
     if unsnarl_pack::is_pack(&path) {
@@ -161,7 +163,7 @@ pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
 
 /// Returns an unused name.
 fn fresh(name: &str) -> Result<PathBuf> {
-    make_directory(Remedy::NameFile)?;
+    make_directory(WriteAdvice::NameFile)?;
     let path = |n: u32| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}"));
     Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
 }

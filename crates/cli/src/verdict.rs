@@ -32,6 +32,18 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// A file or this machine cannot be used.
+#[derive(Debug)]
+pub(crate) struct UnusableError(pub(crate) String);
+
+impl std::fmt::Display for UnusableError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UnusableError {}
+
 /// The trace is inconsistent.
 #[derive(Debug)]
 pub(crate) struct InconsistentTrace(pub(crate) String);
@@ -55,6 +67,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
             || error.is::<SaveError>()
             || error.is::<unsnarl_trace::std_format::StdError>()
             || error.is::<InconsistentTrace>()
+            || error.is::<UnusableError>()
             || error.is::<unsnarl_predict::Flaw>()
             || error.is::<unsnarl_pack::Error>()
             || error.is::<std::io::Error>()

@@ -114,7 +114,11 @@ fn unreadable_files_are_reported_with_advice() {
     let place = Place::new("traces");
     compile(&place, "plain", NOTHING, &[]);
     let output_text = expect_output(&place, 96, "\"$unsnarl\" replay");
-    assert!(output_text.contains("no trace here yet: `unsnarl record -- PROG` makes one"), "{output_text}");
+    assert!(
+        output_text
+            .contains("no trace here yet: `unsnarl hunt -- PROG` searches for a failure and saves one"),
+        "{output_text}"
+    );
     fs::write(place.path("text.snarl"), "text").expect("a file");
     fs::write(place.path("empty.snarl"), "").expect("a file");
     for (trace, reason) in [
@@ -210,7 +214,7 @@ fn failure_that_cannot_be_saved_is_printed() {
         // The device can be opened, and is always full.
         let (status, text) = sh(&place, &format!("\"$unsnarl\" {command} -o /dev/full -- ./fails"));
         assert_eq!(status, Some(96), "{command}: {text}");
-        for part in ["the failure", "again ", "--seed 7", "cannot write /dev/full: No space left"] {
+        for part in ["the failure", "rerun ", "--seed 7", "cannot write /dev/full: No space left"] {
             assert!(text.contains(part), "{command} lacks {part}: {text}");
         }
     }
@@ -270,14 +274,14 @@ fn programs_with_address_sanitizer_are_controlled_without_its_leak_detection() {
     compile(&place, "leaks", LEAKS, &["-fsanitize=address", "-static-libasan", "-pthread"]);
     let output = place.exits(0, &["doctor", "./leaks"]).0;
     assert!(
-        output.contains("contains AddressSanitizer: leaks and data races are not looked for"),
+        output.contains("contains AddressSanitizer: leak detection and data race detection are off"),
         "{output}"
     );
     place.exits(0, &["record", "-o", "t.snarl", "--", "./leaks"]);
     assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true);
     let note = place.exits(0, &["explore", "--runs", "2", "-j", "1", "--", "./leaks"]).1;
     assert!(
-        note.contains("contains AddressSanitizer") && note.contains("data races are not looked for"),
+        note.contains("contains AddressSanitizer") && note.contains("data race detection is off"),
         "{note}"
     );
 }

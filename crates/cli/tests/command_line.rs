@@ -160,7 +160,7 @@ fn race_is_a_failure_only_with_fail_on() {
     assert_eq!(report["outcome"]["kind"], "race");
     assert_eq!(
         report["outcome"]["message"],
-        "write at counter.c:5 and read at counter.c:5: nothing orders them"
+        "read of `hits` at counter.c:5 and write at counter.c:5: nothing orders them"
     );
     place.exits(100, &["replay"]);
     let guarded = LOST_UPDATE
@@ -184,7 +184,7 @@ fn user_checks_can_fail_a_run() {
         assert!(report["outcome"]["message"].as_str().expect("a message").contains(message), "{report}");
     };
     failed(&["--fail-if-stdout", "^hel+o"], "standard output matches");
-    failed(&["--check", "false"], "`false` says no");
+    failed(&["--check", "false"], "the check `false` failed");
     place.exits(100, &["replay"]);
     place
         .exits(0, &["explore", "--runs", "5", "--check", "true", "--fail-if-stdout", "bye", "--", "./hello"]);
@@ -500,7 +500,7 @@ fn run_stopped_at_a_limit_replays() {
     );
     let limits = ["--runs", "1", "--max-output", "1", "--timeout", "3s", "-o", "t.snarl"];
     let found = place.unsnarl(100, &[&["explore"], &limits[..], &["--", "./much"]].concat());
-    assert!(found.contains("--max-output") && found.contains("(tried: identical)"), "{found}");
+    assert!(found.contains("--max-output") && found.contains("(checked: identical)"), "{found}");
     let report = place.json(100, &["replay", "--json", "t.snarl"]);
     assert_eq!(report["reproduced"], true, "{report}");
 }
@@ -583,8 +583,8 @@ fn schedule_points_can_be_named_and_sampled() {
     assert_eq!(events(&["--points", "visit"]), sync + 4, "two threads read and write");
     assert_eq!(events(&["--points", "counter.c:5"]), sync + 4);
     assert_eq!(events(&["--points", "visit", "--one-in", "1000000"]), sync);
-    let (_, stderr) = place.exits(1, &["record", "--points", "nowhere.c", "--", "./counter"]);
-    assert!(stderr.contains("`nowhere.c` is no function, file or file:line"), "{stderr}");
+    let (_, stderr) = place.exits(2, &["record", "--points", "nowhere.c", "--", "./counter"]);
+    assert!(stderr.contains("has no function, file or line `nowhere.c`"), "{stderr}");
 }
 
 #[test]
@@ -619,7 +619,7 @@ fn simplified_failure_replays() {
         assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));
     }
     place.json(0, &["record", "-o", "fine.snarl", "--json", "--", "./counter"]);
-    let (_, stderr) = place.exits(1, &["simplify", "fine.snarl"]);
+    let (_, stderr) = place.exits(2, &["simplify", "fine.snarl"]);
     assert!(stderr.contains("did not fail"), "{stderr}");
 }
 
@@ -665,4 +665,29 @@ fn rust_panic_count_loads_are_not_events() {
     let report = place.unsnarl(0, &["show", "--all", "t.snarl"]);
     assert!(report.contains("compare-exchange"), "its mutexes are seen: {report}");
     assert!(!report.contains("panic_count"), "{report}");
+}
+
+#[test]
+fn wrong_usage_is_named_before_the_first_run() {
+    let place = Place::new("usage");
+    for (args, message) in [
+        (&["hunt", "./counter"][..], "put `--` before the program: unsnarl hunt -- ./counter"),
+        (&["hunt", "--strategy", "chess:x", "--", "true"], "chess:K needs a number of preemptions, not `x`"),
+        (&["explore", "--strategy", "pct:0", "--", "true"], "pct:D needs a depth of at least 1, not `0`"),
+    ] {
+        let (_, stderr) = place.exits(2, args);
+        assert!(stderr.contains(message), "{stderr}");
+        assert!(!stderr.contains("searching"), "{stderr}");
+    }
+}
+
+#[test]
+fn failure_is_reported_with_the_run_that_found_it() {
+    let place = Place::new("first_run");
+    place.cc("counter", LOST_UPDATE);
+    let args = ["--runs", "40", "--points", "all", "--strategy", "random", "--", "./counter"];
+    let (first, _) = place.exits(100, &[&["explore"][..], &args].concat());
+    let run = first.split("in run ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a run");
+    let (all, _) = place.exits(100, &[&["explore", "--keep-going"][..], &args].concat());
+    assert!(all.contains(&format!("of 40 runs, first in run {run} (random, seed ")), "{all}");
 }

@@ -10,7 +10,7 @@ mod sandbox;
 use common::{Place, UNSNARL};
 use libc::{ENOSYS, EPERM, RLIM_INFINITY};
 use regex::Regex;
-use sandbox::{Denial, Mount, Sandbox, When, can_mount, is_root};
+use sandbox::{Denial, DenyCondition, Mount, Sandbox, can_mount, is_root};
 use std::{
     collections::BTreeMap,
     fs,
@@ -77,7 +77,7 @@ fn nobody(nth: u32) -> u32 {
 /// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// As without restrictions.
+    /// The same result as without restrictions.
     Works,
     /// The same result, and one line that contains this text.
     Notes(String),
@@ -159,7 +159,7 @@ impl Environment {
 }
 
 fn deny(error: i32, calls: &[i64]) -> Vec<Denial> {
-    calls.iter().map(|&call| Denial { call, when: When::Always, error }).collect()
+    calls.iter().map(|&call| Denial { call, when: DenyCondition::Always, error }).collect()
 }
 
 fn denied(denials: Vec<Denial>) -> Sandbox {
@@ -178,13 +178,13 @@ fn variables(variables: &[(&'static str, Option<&Path>)]) -> Sandbox {
 /// Returns the restriction of `personality` in Docker's default profile.
 fn personality(error: i32) -> Denial {
     const ALLOWED: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
-    Denial { call: libc::SYS_personality, when: When::NoneOf(0, ALLOWED), error }
+    Denial { call: libc::SYS_personality, when: DenyCondition::NoneOf(0, ALLOWED), error }
 }
 
 const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
 
 fn prctl(option: u32, error: i32) -> Denial {
-    Denial { call: libc::SYS_prctl, when: When::Equal(0, option), error }
+    Denial { call: libc::SYS_prctl, when: DenyCondition::Equal(0, option), error }
 }
 
 /// Returns the calls that Docker's default profile denies, apart from `personality`.
@@ -215,7 +215,11 @@ fn docker() -> Vec<Denial> {
             libc::SYS_userfaultfd,
         ],
     );
-    denials.push(Denial { call: libc::SYS_clone, when: When::AnyBit(0, NEW_NAMESPACES), error: EPERM });
+    denials.push(Denial {
+        call: libc::SYS_clone,
+        when: DenyCondition::AnyBit(0, NEW_NAMESPACES),
+        error: EPERM,
+    });
     denials.extend(deny(ENOSYS, &[libc::SYS_clone3]));
     denials
 }
@@ -242,7 +246,7 @@ fn gvisor() -> Vec<Denial> {
     );
     let sealing = Denial {
         call: libc::SYS_memfd_create,
-        when: When::AnyBit(1, libc::MFD_ALLOW_SEALING),
+        when: DenyCondition::AnyBit(1, libc::MFD_ALLOW_SEALING),
         error: ENOSYS,
     };
     denials.push(sealing);
@@ -277,7 +281,7 @@ const SINGLE: [(&str, i64); 18] = [
 const RANDOMISED: &str = "address randomisation cannot be switched off here: ";
 
 /// Parts of the doctor's findings and the other commands' notes.
-const NO_MEMORY_FILES: &str = "no memory files here (memfd_create: ";
+const NO_MEMFD_CREATE: &str = "memfd_create is not available (";
 const NO_CACHE: &str = "cannot be used (";
 const NO_PROCESSES: &str = "is the number of processes limited (`ulimit -u`)? raise it, or use -j 1";
 const FORBIDDEN: &str =
@@ -351,7 +355,7 @@ fn single_calls(error: &str, code: i32) -> Vec<Environment> {
         let environment = named(name, deny(code, &[call]));
         all.push(match name {
             "process_vm_readv" => environment.with_stacks(),
-            "memfd_create" => environment.notes(&COMMANDS, NO_MEMORY_FILES),
+            "memfd_create" => environment.notes(&COMMANDS, NO_MEMFD_CREATE),
             "pidfd_open" => environment.notes(&[DOCTOR], "pidfd_open is forbidden here: "),
             "kill" => environment.notes(&[DOCTOR], "kill is forbidden here: "),
             "seccomp" => environment.notes(&[DOCTOR], "seccomp is forbidden here: "),
@@ -423,7 +427,7 @@ fn directories(shared: &Place) -> Vec<Environment> {
         .notes(&COMMANDS, NO_CACHE),
         Environment::new("small /dev/shm", mounted(small_shm(), Sandbox::default())),
         Environment::new("small /dev/shm, no memfd_create", mounted(small_shm(), no_memory_files))
-            .notes(&COMMANDS, NO_MEMORY_FILES),
+            .notes(&COMMANDS, NO_MEMFD_CREATE),
         Environment::new("full TMPDIR", mounted(full_tmp(), variables(&[("TMPDIR", Some(&tmp))]))),
         Environment::new(
             "full TMPDIR, HOME unset",
@@ -435,7 +439,7 @@ fn directories(shared: &Place) -> Vec<Environment> {
 
 /// Returns environments with limits of `ulimit`.
 fn limits() -> Vec<Environment> {
-    const NO_SHADOW: &str = "cannot reserve address space to look for races";
+    const NO_SHADOW: &str = "cannot reserve address space for race detection";
     const NO_ADDRESSES: &str = "is address space or data limited (`ulimit -v`, `ulimit -d`)? raise it";
     const NO_DATA: &str =
         "at most 1000 KiB of data are allowed here (`ulimit -d`), and unsnarl needs 65536: raise the limit";
@@ -450,14 +454,14 @@ fn limits() -> Vec<Environment> {
         Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30))
             .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, HUNT], NO_SHADOW)
             .refuses(&[SLICE], NO_ADDRESSES)
-            .notes(&[DOCTOR], "`ulimit -v` is set: races cannot be looked for"),
+            .notes(&[DOCTOR], "`ulimit -v` is set: data race detection is off"),
         Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20))
             .refuses(&COMMANDS, NO_ADDRESSES),
         Environment::new("ulimit -d 1000", limited(libc::RLIMIT_DATA, 1000 << 10, 1000 << 10))
             .refuses(&COMMANDS, NO_DATA),
         Environment::new("ulimit -d 1 GiB", limited(libc::RLIMIT_DATA, 1 << 30, 1 << 30))
             .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT], NO_SHADOW)
-            .notes(&[DOCTOR], "`ulimit -d` is set: races cannot be looked for"),
+            .notes(&[DOCTOR], "`ulimit -d` is set: data race detection is off"),
         Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)),
         Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)),
         Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64), 0)).refuses(
@@ -473,7 +477,7 @@ fn limits() -> Vec<Environment> {
 
 /// Output and end of a command.
 #[derive(Clone, Debug, Default)]
-struct Printed {
+struct CommandOutput {
     status: Option<i32>,
     /// The signal that ended it.
     signal: Option<i32>,
@@ -504,7 +508,12 @@ fn program(asserts: bool) -> &'static str {
 /// command is noticed.
 ///
 /// An error means that the environment cannot be set up here.
-fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> std::io::Result<Printed> {
+fn run(
+    environment: &Environment,
+    command: &str,
+    shared: &Place,
+    own: &Path,
+) -> std::io::Result<CommandOutput> {
     let mut child = Command::new(UNSNARL);
     child
         .args(arguments(command, environment, shared))
@@ -533,7 +542,7 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     }
     let output = child.wait_with_output().expect("a child");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Printed {
+    Ok(CommandOutput {
         status: ended.and_then(|status| status.code()),
         signal: ended.and_then(|status| status.signal()),
         hung: ended.is_none(),
@@ -542,11 +551,11 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     })
 }
 
-/// How `replay` reports other addresses than in the recording, which was made without restrictions.
+/// The message of `replay` for other addresses than in the recording, which was made without restrictions.
 const REPRODUCED: &str = "reproduced: ";
 const OTHER_LAYOUT: &str = "but the program is loaded at other addresses here";
 
-/// How `simplify` reports that it does without snapshots.
+/// The message of `simplify` if it uses no snapshots.
 const NO_SNAPSHOTS: &str = "no snapshots: ";
 
 /// Removes text that may differ from run to run.
@@ -564,8 +573,8 @@ fn comparable(text: &str) -> String {
 }
 
 /// Classifies the result of a command by comparing it to a run without restrictions.
-fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Outcome {
-    let Printed { status, stdout, stderr, .. } = printed;
+fn judge(command: &str, printed: &CommandOutput, plain: &CommandOutput, stdout_is_closed: bool) -> Outcome {
+    let CommandOutput { status, stdout, stderr, .. } = printed;
     let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
     own.extend(stdout.lines().filter(|line| line.starts_with(NO_SNAPSHOTS)));
     own.extend(stderr.lines().filter(|line| line.starts_with(REPRODUCED) && line.contains(OTHER_LAYOUT)));

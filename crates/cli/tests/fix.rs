@@ -62,14 +62,14 @@ fn fix_check_distinguishes_fixed_failing_and_unreachable() {
 
     let report = place.expect_output(103, &["replay", "bug.snarl", "--program", "./locked"]);
     assert!(report.starts_with("no longer reachable: ./locked"), "{report}");
-    assert!(report.contains("is stopped before `write balance"), "{report}");
-    assert!(report.contains("cannot go on now, it waits to `lock m` at prog.c:"), "{report}");
+    assert!(report.contains("is preempted before `write balance"), "{report}");
+    assert!(report.contains("is blocked then, waiting to `lock m` at prog.c:"), "{report}");
     assert!(report.contains("unsnarl explore -- ./locked"), "{report}");
     let report = place.expect_output(103, &["replay", "bug.snarl", "--program", "./gone"]);
     assert!(report.contains("does not `read balance = 0` at prog.c:7 there any more"), "{report}");
     let report = place.expect_output(100, &["replay", "bug.snarl", "--program", "./other"]);
     assert!(
-        report.starts_with("still failing: by the recorded schedule ./other fails in another way"),
+        report.starts_with("still failing: ./other follows the recorded schedule and fails in another way"),
         "{report}"
     );
     // Rebuilt at the same path: the old build is kept elsewhere.

@@ -265,7 +265,7 @@ fn report_formats_satisfy_their_consumers() {
     assert!(text(&results[0]["message"]).starts_with("abort in thread 0 at"), "{}", results[0]);
     assert_eq!(list(&results[0]["codeFlows"][0]["threadFlows"]).len(), 3);
     let stop = &results[0]["relatedLocations"][0];
-    assert!(text(&stop["message"]).contains("is stopped before `lock m`"), "{stop}");
+    assert!(text(&stop["message"]).contains("is preempted before `lock m`"), "{stop}");
     assert!(
         results[1..].iter().any(|result| text(&result["message"]).starts_with("data race of `hits`")),
         "{log}"

@@ -223,7 +223,7 @@ fn gdb_shows_deadlocked_threads_at_their_waits() {
             "in main () at",
             "next is the end: the trace has 7 events",
             "exited with code",
-            "the program does not run: `unsnarl start` starts it",
+            "the program is not running: `unsnarl start` starts it",
         ],
     );
     // Frames of the runtime must not be shown.

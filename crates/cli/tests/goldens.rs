@@ -28,7 +28,7 @@ fn redacted(page: &str) -> String {
     let rules = [
         (r"\d+\.\d+ s\b", "T s"),
         (r"\d+ instructions traced", "N instructions traced"),
-        (r"\d+ of \d+ steps", "N of N steps"),
+        (r"\d+ of \d+ instructions", "N of N instructions"),
         (r"in run \d+ of", "in run N of"),
         (r", \d+ runs, T s", ", N runs, T s"),
         (r"\(race:\d+:\d+, seed \d+\)|\(\w+(:\d+)*, seed \d+\)", "(STRATEGY)"),

@@ -19,15 +19,15 @@ fn hunt_builds_finds_simplifies_and_explains() {
     let place = place("account", "account.c");
     let page = place.unsnarl(100, &[&["hunt"], &BUILD[..], &["--", "./prog"]].concat());
     for expected in [
-        "3 threads, 4 context switches, 1 preemptive",
+        "3 threads, 4 context switches (1 preemption)",
         "0.1 preempts 0.2",
-        "why      thread 0.2 was stopped here, before locking `mutex`",
+        "why      thread 0.2 was preempted here, before locking `mutex`",
         "it had read `balance` = 100 (prog.c:19)",
         "meanwhile thread 0.1 wrote `balance`, which was 100 (prog.c:12)",
-        "without this stop, the program ended normally",
+        "without this preemption, the program ends normally",
         "assertion failed in thread 0 at prog.c:33",
         "prog.c:19 (thread 0.2) read `balance`, then prog.c:12 (thread 0.1) wrote it: nothing orders them",
-        "(tried: the same failure)",
+        "(checked: fails the same way)",
     ] {
         assert!(page.contains(expected), "no `{expected}` in\n{page}");
     }

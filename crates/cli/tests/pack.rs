@@ -7,9 +7,9 @@ use serde_json::Value;
 use std::fs;
 
 /// Two directories: one to pack in, and one without the original files.
-struct Two(Place);
+struct PackDirectories(Place);
 
-impl Two {
+impl PackDirectories {
     fn new(name: &str) -> Self {
         let place = Place::new(name);
         for directory in ["here", "there"] {
@@ -58,8 +58,8 @@ int main(int argc, char **argv) {
 "#;
 const BANK: &str = "int balance = 100;\nvoid pay(int n) { int b = balance; balance = b + n; }\n";
 
-fn bank(name: &str) -> Two {
-    let place = Two::new(name);
+fn bank(name: &str) -> PackDirectories {
+    let place = PackDirectories::new(name);
     place.write("main.c", MAIN);
     place.write("bank.c", BANK);
     place.write("amount.txt", "10");
@@ -74,14 +74,14 @@ fn pack_replays_after_program_is_deleted() {
     let place = bank("moved");
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main", "amount.txt"]);
     let report = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
-    assert!(report.contains("without your environment; tried: it replays"), "{report}");
+    assert!(report.contains("without your environment; checked: it replays"), "{report}");
     fs::remove_dir_all(place.0.path("here")).expect("gone");
 
     // The library exists nowhere else, so neither the loader nor the C library is this machine's.
     let (_, output_text) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
     assert!(output_text.contains("reproduced: all"), "{output_text}");
     let (report, _) = place.unsnarl("there", 0, &["verify", "bug.pack"]);
-    assert_eq!(report, "the pack is complete, and it replays here (libraries: the pack's own)\n");
+    assert_eq!(report, "the pack is complete, and it replays here (libraries: from the pack)\n");
     // Other commands that take a trace also take the pack, and the sources are in it.
     let (shown, _) = place.unsnarl("there", 0, &["show", "bug.pack"]);
     assert!(shown.contains("void pay(int n)"), "{shown}");
@@ -123,7 +123,7 @@ fn input_files_must_be_named_for_a_pack() {
 
 #[test]
 fn pack_includes_environment_only_if_needed() {
-    let place = Two::new("environment");
+    let place = PackDirectories::new("environment");
     place.write(
         "env.c",
         "#include <stdlib.h>\nint main(int c, char **v) { return c > 1 ? getenv(\"TOKEN\") != 0 : 7; }\n",

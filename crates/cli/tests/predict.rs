@@ -200,14 +200,14 @@ fn std_trace_is_predicted_as_text_and_as_trace() {
 fn inconsistent_text_is_rejected_with_its_line() {
     let place = Place::new("contradictions");
     for (text, line, reason) in [
-        ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3: T1 gives back", "lock m, which it does not hold"),
+        ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3: T1 releases", "lock m, which it does not hold"),
         ("T1|join(T9)|1\n", "line 1: T1 joins", "T9, which was never created"),
         ("T1|w(x)|1\nT1|wait(m)|2\n", "line 2: T1 waits", "without holding its mutex m"),
-        ("T1|acq(m)|1\nT2|acq(m)|2\n", "line 2: T2 takes", "which T1 holds"),
-        ("T1|fork(T2)|1\nT1|join(T2)|2\nT2|w(x)|3\n", "line 3: T2 goes on", "after it was joined"),
+        ("T1|acq(m)|1\nT2|acq(m)|2\n", "line 2: T2 acquires", "which T1 holds"),
+        ("T1|fork(T2)|1\nT1|join(T2)|2\nT2|w(x)|3\n", "line 3: T2 runs", "after it was joined"),
         ("T1|w(x)|1\nT1|join(T1)|2\n", "odd.std: line 2: T1 joins", "itself"),
-        ("T2|w(x)|1\nT1|fork(T2)|2\n", "line 2: T1 creates T2", "which is there already"),
-        ("T1|fork(T2)|1\nT2|w(x)|2\nT1|fork(T2)|3\n", "line 3: T1 creates T2", "which is there already"),
+        ("T2|w(x)|1\nT1|fork(T2)|2\n", "line 2: T1 creates T2", "which already exists"),
+        ("T1|fork(T2)|1\nT2|w(x)|2\nT1|fork(T2)|3\n", "line 3: T1 creates T2", "which already exists"),
         ("T1|w(x)|1\nT1|w(x)\n", "odd.std: line 2", "is not of the form"),
         ("", "odd.std: has no events", "lines like T1|w(x)|42"),
     ] {
@@ -232,7 +232,7 @@ fn trace_with_lock_misuse_is_rejected_with_its_site() {
         }",
     );
     let (_, output_text) = place.exits(96, &["predict", "good.snarl", "--confirm"]);
-    let reason = "thread 0.1 gives back the lock mutex, which it does not hold, at ";
+    let reason = "thread 0.1 releases lock mutex, which it does not hold, at ";
     assert!(
         output_text.contains(reason)
             && output_text.contains("prog.c:3")

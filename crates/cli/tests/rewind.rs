@@ -7,13 +7,13 @@ use unsnarl_exec::{Executor, Settings, SnapshotResult};
 use unsnarl_model::{OutcomeKind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
 
 /// A program, run in both ways.
-struct Both {
+struct PairedExecutors {
     rewound: Executor,
     forked: Executor,
     prefix: Prefix,
 }
 
-impl Both {
+impl PairedExecutors {
     fn of(place: &Place, source: &str) -> Self {
         place.compile("program", source, &[UNSNARL, "cc"], &["-O1", "-w"]);
         let text = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
@@ -171,7 +171,7 @@ int main(void)
 
 #[test]
 fn memory_is_restored_before_each_run() {
-    let mut both = Both::of(&Place::new("memory"), USES_MEMORY);
+    let mut both = PairedExecutors::of(&Place::new("memory"), USES_MEMORY);
     let rewound = (1..=40).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
         assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
@@ -216,7 +216,7 @@ int main(void)
 
 #[test]
 fn reprotected_memory_is_restored() {
-    let mut both = Both::of(&Place::new("closed"), OPENS_AND_CLOSES);
+    let mut both = PairedExecutors::of(&Place::new("closed"), OPENS_AND_CLOSES);
     for seed in 1..=10 {
         let (trace, _) = both.run(seed);
         assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
@@ -225,7 +225,7 @@ fn reprotected_memory_is_restored() {
     let source = OPENS_AND_CLOSES
         .replace("    mprotect(sealed, 4096, PROT_READ | PROT_WRITE);\n    *sealed = 2;\n", "");
     assert_ne!(source, OPENS_AND_CLOSES);
-    let mut both = Both::of(&Place::new("reserved"), &source);
+    let mut both = PairedExecutors::of(&Place::new("reserved"), &source);
     assert_eq!((1..=10).filter(|&seed| both.run(seed).1).count(), 10);
 }
 
@@ -268,7 +268,7 @@ int main(void)
 
 #[test]
 fn stack_growth_is_undone_before_each_run() {
-    let mut both = Both::of(&Place::new("grows"), GROWS);
+    let mut both = PairedExecutors::of(&Place::new("grows"), GROWS);
     let rewound = (1..=10).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
         assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
@@ -316,7 +316,7 @@ int main(void)
 
 #[test]
 fn irreversible_system_calls_fall_back_to_fork() {
-    let mut both = Both::of(&Place::new("more"), REQUESTS_MORE_MEMORY);
+    let mut both = PairedExecutors::of(&Place::new("more"), REQUESTS_MORE_MEMORY);
     let rewound = (1..=60).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
         assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
@@ -355,7 +355,7 @@ int main(void)
 
 #[test]
 fn crash_ends_the_process_and_next_run_gets_a_new_one() {
-    let mut both = Both::of(&Place::new("crash"), USES_AFTER_UNMAPPING);
+    let mut both = PairedExecutors::of(&Place::new("crash"), USES_AFTER_UNMAPPING);
     let (mut ended, mut crashed) = (0, 0);
     for seed in 1..=40 {
         match both.run(seed).0.outcome.kind {

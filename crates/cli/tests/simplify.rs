@@ -111,7 +111,7 @@ fn runs_from_snapshots_equal_runs_from_start() {
 
 #[test]
 fn single_threaded_start_does_not_prevent_simplification() {
-    // As Rust's library does.
+    // Rust's library does the same.
     let begin = "struct pollfd fds[] = {{0, 0, 0}, {1, 0, 0}}; if (poll(fds, 2, 0) < 0) abort(); signal(SIGPIPE, SIG_IGN);";
     let source = format!("#include <poll.h>\n#include <signal.h>\n{}", account(begin));
     let place = built("start-up", &source);
@@ -148,7 +148,7 @@ fn program_without_snapshots_reports_reason_and_runs_from_start() {
 }
 
 #[test]
-fn certificate_can_be_verified() {
+fn proof_can_be_verified() {
     let place = built("proved", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let report = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
@@ -158,12 +158,12 @@ fn certificate_can_be_verified() {
     // The need of the one preemption, in the simplification's report and whenever the trace is shown.
     let needs = report["preemptions"].as_array().expect("a list");
     assert_eq!(needs.len() as u64, report["after"]["preemptive"].as_u64().expect("a number"));
-    assert_eq!((&needs[0]["line"], &needs[0]["without"]), (&35.into(), &"the program ended normally".into()));
+    assert_eq!((&needs[0]["line"], &needs[0]["without"]), (&35.into(), &"the program ends normally".into()));
     let shown = place.exits(0, &["show", "simple.snarl"]).0;
-    assert!(shown.contains("at prog.c:35; without this, the program ended normally"), "{shown}");
+    assert!(shown.contains("at prog.c:35; without this preemption, the program ends normally"), "{shown}");
 
     let (output_text, _) = place.exits(0, &["verify", "simple.snarl"]);
-    assert!(output_text.starts_with("the certificate holds"), "{output_text}");
+    assert!(output_text.starts_with("the proof holds"), "{output_text}");
     assert_eq!(place.json(0, &["verify", "simple.snarl", "--json"])["holds"], true);
     // A certificate of another trace, and one with other states.
     let (output_text, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
@@ -185,7 +185,7 @@ fn failure_of_user_check_is_simplified_with_the_check() {
         built("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
     let search = ["explore", "--fail-if-stdout", "^70$", "-o", "bug.snarl", "--json", "--", "./prog"];
     place.json(100, &search);
-    let (_, output_text) = place.exits(1, &["simplify", "bug.snarl"]);
+    let (_, output_text) = place.exits(2, &["simplify", "bug.snarl"]);
     assert!(output_text.contains("give the same option again"), "{output_text}");
     let simplify = ["simplify", "bug.snarl", "--fail-if-stdout", "^70$", "--json", "-o", "simple.snarl"];
     let report = place.json(0, &simplify);

@@ -139,7 +139,7 @@ fn cargo_test_explores_each_test_and_reports_failures() {
         "test locks ... FAILED (run ",
         "---- loses ----\npanic in thread 0.1 (loses) at src/lib.rs:",
         "---- locks ----\ndeadlock: 2 threads wait for each other\n",
-        "replay   unsnarl replay .unsnarl/loses-1.snarl   (tried: identical)\n",
+        "replay   unsnarl replay .unsnarl/loses-1.snarl   (checked: identical)\n",
         "again    unsnarl cargo --runs 300 test --offline -- --exact locks\n",
         "result: FAILED. 1 passed; 2 failed; 0 ignored; ",
         "doc-tests are not explored",
@@ -237,7 +237,7 @@ fn only_tests_that_build_are_explored() {
     let (stdout, _) = place.exits(0, &["cargo", "test", "--offline"]);
     assert!(stdout.contains("exploring 0 tests") && stdout.contains("result: ok. 0 passed"), "{stdout}");
     let (_, stderr) = place.exits(2, &["cargo", "--runs", "5", "run"]);
-    assert!(stderr.contains("which only `test` makes"), "{stderr}");
+    assert!(stderr.contains("work only with `unsnarl cargo … test`"), "{stderr}");
     let (_, stderr) = place.exits(2, &["cargo", "test", "--doc"]);
     assert!(stderr.contains("`cargo test --doc` runs them"), "{stderr}");
     let (help, _) = place.exits(0, &["cargo", "--help"]);

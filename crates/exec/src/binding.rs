@@ -15,7 +15,7 @@ use unsnarl_model::Program;
 /// Environment variable with which the user asks for lazy binding: `UNSNARL_BINDING=lazy`.
 const OVERRIDE: &str = "UNSNARL_BINDING";
 
-/// When the loader looks up the functions that a program calls.
+/// The time at which the loader looks up the functions that a program calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// Before the program starts.

@@ -26,7 +26,7 @@ pub enum Error {
     /// The program started, but the runtime was not loaded into it.
     #[error("the program ran without the runtime in it ({status}): {output}")]
     NotAttached {
-        /// How the program ended.
+        /// The exit status or the signal that ended the program.
         status: String,
         /// The program's standard error.
         output: String,

@@ -26,7 +26,7 @@ pub const HEADERS: &str = "include";
 /// directory for temporary files.
 ///
 /// # Errors
-/// If none can be used.
+/// Returns an error if no directory can be used.
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -37,7 +37,11 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     let version = fingerprint(LIBRARY.iter().chain(LAYOUT).chain(HEADER));
     let version = format!("{version:016x}");
     let mut refused: Option<(PathBuf, io::Error)> = None;
-    for place in cache().into_iter().map(Place::Cache).chain(temporary().map(Place::Temporary)) {
+    for place in cache()
+        .into_iter()
+        .map(CandidateDirectory::Cache)
+        .chain(temporary().map(CandidateDirectory::Temporary))
+    {
         match place.hold_runtime(&version) {
             Ok(directory) => {
                 if let Some((cache, cause)) = refused {
@@ -56,14 +60,14 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
 }
 
 /// A candidate directory for the runtime.
-enum Place {
+enum CandidateDirectory {
     /// The user's cache.
     Cache(PathBuf),
     /// A directory that other users can write to.
     Temporary(PathBuf),
 }
 
-impl Place {
+impl CandidateDirectory {
     /// Returns the directory that belongs to the user alone.
     fn path(&self) -> PathBuf {
         match self {
@@ -128,7 +132,7 @@ fn temporary() -> impl Iterator<Item = PathBuf> {
 /// Writes a file into the runtime's directory, for other programs to read, and returns its path.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Returns an error if the library cannot be written.
 pub fn install_file(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
     let place = runtime_directory()?.join(name);
     let action = "cannot write to the cache directory";

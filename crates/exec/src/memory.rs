@@ -55,10 +55,7 @@ fn file_instead(cause: &io::Error) -> Option<File> {
     };
     let (file, directory) =
         usable.into_iter().find_map(|(_, directory)| Some((make(&directory)?, directory)))?;
-    notes::add(format!(
-        "no memory files here (memfd_create: {cause}): using files in {}",
-        directory.display()
-    ));
+    notes::add(format!("memfd_create is not available ({cause}): using files in {}", directory.display()));
     Some(file)
 }
 

@@ -5,7 +5,7 @@ use crate::{
     memory::SharedMemory,
     process::{Process, WaitResult},
     settings::{Settings, ThreadBackend},
-    streams::{Echo, Streams},
+    streams::{OutputForwarder, Streams},
 };
 use std::{
     fs::File,
@@ -58,7 +58,7 @@ impl RunMonitor<'_> {
         const STALLED_AGAIN: Duration = Duration::from_millis(10);
         const LOOK: Duration = Duration::from_millis(2);
         let begin = Instant::now();
-        let mut echo = Echo::default();
+        let mut echo = OutputForwarder::default();
         let mut points = (0, begin);
         let (mut stalled, mut looked) = (STALLED, false);
         // Traced runs are slow and must not be interrupted.

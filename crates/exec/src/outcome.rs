@@ -10,7 +10,7 @@ use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{Backtrace, Event, Module, Op, Outcome, OutcomeKind, Output, Site, ThreadIx, Wait};
 use unsnarl_semantics::Machine;
 use unsnarl_symbols::{Registers, StackCopy, Unwinder};
-use unsnarl_wire::{EndKind, RawStack, WAITED_OUTSIDE};
+use unsnarl_wire::{EndKind, RUNTIME_LIBRARY, RawStack, WAITED_OUTSIDE};
 
 /// Frames kept per stack.
 const MAX_FRAMES: usize = 64;
@@ -81,7 +81,7 @@ pub(crate) fn outcome(
         OutcomeKind::Panic => &stacks[..stacks.len().min(1)],
         _ => &stacks[usize::from(panicked.is_some() && stacks.len() > 1)..],
     };
-    outcome.backtraces = relevant.iter().map(|stack| backtrace(unwinder, modules, stack)).collect();
+    outcome.backtraces = relevant.iter().map(|stack| program_backtrace(unwinder, modules, stack)).collect();
     let one_threads_doing = !matches!(kind, OutcomeKind::Deadlock);
     if one_threads_doing {
         // If the runtime did not see the death, the thread that ran last is taken.
@@ -117,10 +117,20 @@ const fn time_limit(stopped: Option<LimitReached>) -> &'static str {
         }
         Some(LimitReached::Time(TimeoutActivity::Waiting)) => {
             "the time limit was reached (--timeout raises it), long after the last schedule point: the thread waits in the \
-             kernel for something that is not modelled, and nobody else can run meanwhile"
+             kernel for something that is not modelled, and no other thread can run until then"
         }
         _ => "the time limit was reached (--timeout raises it)",
     }
+}
+
+/// Returns a thread's stack without the runtime's own frames, unless there are no others.
+fn program_backtrace(unwinder: &mut Unwinder, modules: &[Module], stack: &(RawStack, &[u8])) -> Backtrace {
+    let mut backtrace = backtrace(unwinder, modules, stack);
+    let is_own = |site: &Site| modules[usize::from(site.module.0)].path.ends_with(RUNTIME_LIBRARY);
+    if !backtrace.frames.iter().all(is_own) {
+        backtrace.frames.retain(|site| !is_own(site));
+    }
+    backtrace
 }
 
 pub(crate) fn backtrace(

@@ -78,7 +78,7 @@ impl Service<'_> {
     }
 }
 
-/// How the end of a target is reported.
+/// The means by which the end of a target is reported.
 enum EndSource<'a> {
     /// By the kernel: the process is our own child.
     Child(std::process::Child, Handle),
@@ -552,7 +552,7 @@ fn readable(fd: RawFd, most: Duration) -> bool {
     any_readable(Some(fd), None, most)
 }
 
-/// As [`readable`], or the process of `handle` has ended.
+/// Returns true if [`readable`] would, or if the process of `handle` has ended.
 fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> bool {
     let until = Instant::now() + most;
     let descriptor = handle.and_then(Handle::descriptor);
@@ -619,11 +619,11 @@ fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::pr
 
 /// Spawns a server. The kernel kills it when the thread that spawned it ends, so that thread lasts as long as the process.
 fn spawn_on_lasting_thread(mut command: Command) -> io::Result<std::process::Child> {
-    type Request = (Command, mpsc::Sender<io::Result<std::process::Child>>);
-    static SPAWNER: Mutex<Option<mpsc::Sender<Request>>> = Mutex::new(None);
+    type SpawnRequest = (Command, mpsc::Sender<io::Result<std::process::Child>>);
+    static SPAWNER: Mutex<Option<mpsc::Sender<SpawnRequest>>> = Mutex::new(None);
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
     if spawner.is_none() {
-        let (sender, requests) = mpsc::channel::<Request>();
+        let (sender, requests) = mpsc::channel::<SpawnRequest>();
         let serve = move || {
             for (mut command, answer) in requests {
                 let _ = answer.send(command.spawn());
@@ -774,7 +774,7 @@ static USERS_DESCRIPTOR_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
 /// limit.
 ///
 /// # Errors
-/// If the limit is too low and cannot be raised.
+/// Returns an error if the limit is too low and cannot be raised.
 pub fn raise_descriptor_limit() -> Result<(), Error> {
     const ENOUGH: u64 = 256;
     let needed = SNAPSHOTS.into_iter().chain([DESCRIPTOR, SERVICE]).max().unwrap_or(0) as u64 + 1;

@@ -13,7 +13,7 @@ use unsnarl_symbols::{Binary, ElfKind, Libc};
 /// Returns the absolute path of the executable that a shell would run for this name.
 ///
 /// # Errors
-/// If there is none.
+/// Returns an error if there is no such program.
 pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
     let missing = || Error::NoSuchProgram(name.into());
     let path = Path::new(name);

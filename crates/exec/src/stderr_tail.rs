@@ -61,19 +61,52 @@ fn rust_test(text: &str) -> Option<String> {
     Some(lines[at..].join("\n"))
 }
 
+/// Addresses below this count as null: fields of an object at a null pointer.
+const NULL_PAGE: u64 = 4096;
+/// The signal's code if the kernel does not say more. The libc crate lacks it for this signal.
+const SI_KERNEL: i32 = 0x80;
+
 /// Describes a fault without addresses, which are not part of a failure's signature.
 pub(crate) fn fault(end: &End) -> String {
-    match end.signal {
-        libc::SIGSEGV | libc::SIGBUS if end.addr < 4096 => "access through a null pointer".into(),
-        libc::SIGSEGV | libc::SIGBUS => "access to memory that is not there".into(),
-        libc::SIGFPE => "arithmetic error".into(),
-        _ => String::new(),
-    }
+    const SEGV_MAPERR: i32 = 1;
+    const SEGV_ACCERR: i32 = 2;
+    let text = match (end.signal, end.signal_code) {
+        (libc::SIGSEGV, SEGV_MAPERR | SEGV_ACCERR) if end.addr < NULL_PAGE => "access through a null pointer",
+        (libc::SIGSEGV, SEGV_MAPERR) => "access to an unmapped address",
+        (libc::SIGSEGV, SEGV_ACCERR) => {
+            "access without permission: the memory is read-only or not executable"
+        }
+        // The kernel does not report the address if it is no address at all, as in a pointer read from freed memory.
+        (libc::SIGSEGV | libc::SIGBUS, SI_KERNEL) => {
+            "access through an invalid pointer, often one that was read from freed memory"
+        }
+        (libc::SIGBUS, _) => "access beyond the end of a mapped file, or to a misaligned address",
+        (libc::SIGFPE, _) => "arithmetic error",
+        _ => "",
+    };
+    text.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unsnarl_wire::EndKind;
+
+    fn no_end() -> End {
+        End {
+            kind: EndKind::Signal,
+            signal: 0,
+            thread: 0,
+            message_len: 0,
+            addr: 0,
+            pc: 0,
+            diverged_point: 0,
+            diverged_thread: 0,
+            diverged_op: 0,
+            signal_code: 0,
+            message: [0; unsnarl_wire::MAX_MESSAGE],
+        }
+    }
 
     fn stderr_output(stderr: &str) -> Output {
         Output { stdout: Vec::new(), stderr: stderr.into() }
@@ -101,6 +134,16 @@ mod tests {
 
     fn printed(stdout: &str) -> Output {
         Output { stdout: stdout.into(), stderr: Vec::new() }
+    }
+
+    #[test]
+    fn only_a_known_small_address_is_a_null_pointer() {
+        let fault_text = |signal, signal_code, addr| fault(&End { signal, signal_code, addr, ..no_end() });
+        assert_eq!(fault_text(libc::SIGSEGV, 1, 8), "access through a null pointer");
+        assert_eq!(fault_text(libc::SIGSEGV, 1, 1 << 40), "access to an unmapped address");
+        assert!(fault_text(libc::SIGSEGV, 0x80, 0).starts_with("access through an invalid pointer"));
+        assert!(fault_text(libc::SIGBUS, 0x80, 0).starts_with("access through an invalid pointer"));
+        assert_eq!(fault_text(libc::SIGSEGV, 0, 0), "", "a signal that was sent is no fault");
     }
 
     #[test]

@@ -42,12 +42,12 @@ pub(crate) fn contents(stream: &File) -> Vec<u8> {
 
 /// Forwards output to our own streams as it comes.
 #[derive(Default)]
-pub(crate) struct Echo {
+pub(crate) struct OutputForwarder {
     stdout: u64,
     stderr: u64,
 }
 
-impl Echo {
+impl OutputForwarder {
     pub(crate) fn forward(&mut self, streams: &Streams) {
         copy_from(&streams.stdout, &mut self.stdout, &mut std::io::stdout());
         copy_from(&streams.stderr, &mut self.stderr, &mut std::io::stderr());

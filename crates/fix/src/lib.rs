@@ -27,7 +27,7 @@ use unsnarl_model::{Fidelity, Plan, Policy, Trace};
 
 /// Runs another build of a program.
 pub trait Build {
-    /// Why it cannot be run.
+    /// The reason why it cannot be run.
     type Error;
 
     /// Runs this plan.
@@ -72,7 +72,7 @@ const MAX_RUNS: u32 = 400;
 /// from its schedule.
 ///
 /// # Errors
-/// Those of the build's runs.
+/// The errors of the build's runs.
 pub fn check<B: Build>(
     recorded: &Trace,
     labels: &[u64],

@@ -12,7 +12,7 @@ pub struct MissedPreemption {
     pub reason: MissReason,
 }
 
-/// Why a preemption did not occur.
+/// The reason why a preemption did not occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissReason {
     /// The other build has no counterpart of this recorded event.

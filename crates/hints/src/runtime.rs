@@ -4,7 +4,7 @@
 //! fills, and is null if nothing defines the name. All unsafe code of this crate is here.
 
 /// The type of hints with a name, which is a C string.
-pub type Named = extern "C" fn(*const u8);
+pub type NamedPoint = extern "C" fn(*const u8);
 
 /// Returns the address of a function of the runtime; 0 if there is no runtime.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
@@ -42,8 +42,8 @@ macro_rules! function {
 /// Returns the function that makes a schedule point.
 #[inline(always)]
 #[must_use]
-pub fn point() -> Option<Named> {
-    function!("__unsnarl_point" as Named)
+pub fn point() -> Option<NamedPoint> {
+    function!("__unsnarl_point" as NamedPoint)
 }
 
 /// Returns the function that makes a checkpoint.
@@ -56,12 +56,12 @@ pub fn checkpoint() -> Option<extern "C" fn()> {
 /// Returns the function that fails the run, if the program runs under control.
 #[inline(always)]
 #[must_use]
-pub fn fail() -> Option<Named> {
+pub fn fail() -> Option<NamedPoint> {
     let controls = function!("__unsnarl_controls" as extern "C" fn() -> i32)?;
     if controls() == 0 {
         None
     } else {
-        function!("__unsnarl_fail" as Named)
+        function!("__unsnarl_fail" as NamedPoint)
     }
 }
 

@@ -1,10 +1,13 @@
 //! The transition from the first load to the second.
 
 use crate::{
-    Never, place,
-    sys::{self, Place},
+    place,
+    sys::{self, MapMode},
 };
-use core::arch::{asm, naked_asm};
+use core::{
+    arch::{asm, naked_asm},
+    convert::Infallible,
+};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut core::ffi::c_void, name: *const core::ffi::c_char) -> *mut core::ffi::c_void;
@@ -33,10 +36,10 @@ pub(crate) fn leave_restartable_sequences() {
 }
 
 /// Removes the first load and starts the loader.
-pub(crate) fn enter(entry: usize, stack: usize) -> Result<Never, &'static str> {
+pub(crate) fn enter(entry: usize, stack: usize) -> Result<Infallible, &'static str> {
     const PAGE: usize = 4096;
     const CODE: usize = 64;
-    if !sys::map(place::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, Place::Free) {
+    if !sys::map(place::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, MapMode::Free) {
         return Err("cannot map a page of code");
     }
     // SAFETY: the function is shorter, and the code behind it is readable.

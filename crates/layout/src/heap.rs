@@ -1,9 +1,9 @@
 //! The heap that `brk` moves, and the kernel's description of the program.
 
 use crate::{
-    image::{Image, Loaded},
-    stack::Built,
-    sys::{self, Place},
+    image::{Image, LoadedImage},
+    stack::NewStack,
+    sys::{self, MapMode},
 };
 
 /// `struct prctl_mm_map`.
@@ -28,7 +28,7 @@ struct Description {
 /// Puts the heap behind the program and describes the new layout to the kernel, for `/proc`. Returns false if
 /// the kernel does not allow it, because it was built without `CONFIG_CHECKPOINT_RESTORE` or a filter forbids
 /// the call.
-pub(crate) fn describe(program: &Image, base: usize, loaded: &Loaded, built: &Built) -> bool {
+pub(crate) fn describe(program: &Image, base: usize, loaded: &LoadedImage, built: &NewStack) -> bool {
     let bounds = |flag: u32| {
         let of_kind = || program.loads().filter(move |segment| segment.p_flags & flag != 0);
         let start = of_kind().map(|segment| segment.p_vaddr as usize).min().unwrap_or(0);
@@ -66,5 +66,5 @@ pub(crate) fn describe(program: &Image, base: usize, loaded: &Loaded, built: &Bu
 
 /// Keeps the heap from growing at its random address: malloc then maps its memory.
 pub(crate) fn block(end: usize) {
-    sys::map(end.next_multiple_of(4096), 4096, libc::PROT_NONE, Place::Free);
+    sys::map(end.next_multiple_of(4096), 4096, libc::PROT_NONE, MapMode::Free);
 }

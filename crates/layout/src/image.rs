@@ -1,6 +1,6 @@
 //! An ELF file as the kernel maps it.
 
-use crate::sys::{self, Place};
+use crate::sys::{self, MapMode};
 use core::{mem::MaybeUninit, ops::Range};
 
 const PAGE: usize = 4096;
@@ -15,7 +15,7 @@ pub(crate) struct Image {
 }
 
 /// The addresses at which an image was mapped.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedImage {
     pub(crate) base: usize,
     pub(crate) entry: usize,
     /// The address of its program headers.
@@ -75,17 +75,17 @@ impl Image {
     }
 
     /// Maps it; returns `None` if there is no room or the file does not match its headers.
-    pub(crate) fn map(&self, base: usize) -> Option<Loaded> {
+    pub(crate) fn map(&self, base: usize) -> Option<LoadedImage> {
         let Range { start, end } = self.range(base);
         // A program at fixed addresses replaces its first load.
-        if self.is_relocatable() && !sys::map(start, end - start, libc::PROT_NONE, Place::Free) {
+        if self.is_relocatable() && !sys::map(start, end - start, libc::PROT_NONE, MapMode::Free) {
             return None;
         }
         self.loads().all(|segment| map_segment(self.fd, segment, base)).then_some(())?;
         let headers = self.loads().find(|segment| {
             (segment.p_offset..segment.p_offset + segment.p_filesz).contains(&self.header.e_phoff)
         })?;
-        Some(Loaded {
+        Some(LoadedImage {
             base,
             entry: base.wrapping_add(self.entry()),
             headers: base.wrapping_add((headers.p_vaddr + self.header.e_phoff - headers.p_offset) as usize),
@@ -112,7 +112,7 @@ fn map_segment(fd: i32, segment: &libc::Elf64_Phdr, base: usize) -> bool {
     }
     let fresh = if segment.p_filesz > 0 { fresh } else { page };
     let end = end.next_multiple_of(PAGE);
-    fresh >= end || sys::map(fresh, end - fresh, protection, Place::Replace)
+    fresh >= end || sys::map(fresh, end - fresh, protection, MapMode::Replace)
 }
 
 fn protection(flags: u32) -> i32 {

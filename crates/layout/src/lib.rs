@@ -26,7 +26,7 @@ mod stack;
 mod sys;
 
 use image::{Image, Interpreter};
-use stack::Start;
+use stack::InitialStack;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -35,7 +35,7 @@ static INIT: extern "C" fn(i32, *const *const u8, *const *const u8) = init;
 /// The constructor, to which glibc passes the arguments of `main`.
 extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) {
     // SAFETY: `argv` is the array on the initial stack, as the kernel laid it out.
-    let start = unsafe { Start::at(argv.sub(1).cast()) };
+    let start = unsafe { InitialStack::at(argv.sub(1).cast()) };
     match reload(&start) {
         Ok(never) => match never {},
         Err(step) => {
@@ -50,10 +50,8 @@ extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) 
     }
 }
 
-enum Never {}
-
 /// Starts the program again; returns an error only if that is not possible.
-fn reload(start: &Start) -> Result<Never, &'static str> {
+fn reload(start: &InitialStack) -> Result<core::convert::Infallible, &'static str> {
     let file = sys::open(b"/proc/self/exe\0")
         .or_else(|| start.open_program())
         .ok_or("cannot open the program's file")?;

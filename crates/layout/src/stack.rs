@@ -1,9 +1,9 @@
 //! The initial stack: `argc`, `argv`, the environment, the auxiliary vector, and the data they point to.
 
 use crate::{
-    image::Loaded,
+    image::LoadedImage,
     place,
-    sys::{self, Place},
+    sys::{self, MapMode},
 };
 use core::ops::Range;
 
@@ -20,8 +20,8 @@ pub(crate) fn reserve(executable: bool) -> Option<Range<usize>> {
         libc::PROT_READ | libc::PROT_WRITE | if executable { libc::PROT_EXEC } else { libc::PROT_NONE };
     [limit, USUAL].into_iter().find_map(|size| {
         let start = place::TOP - size;
-        let fits = sys::map(start, size, protection, Place::Free)
-            && sys::map(start - place::GUARD, place::GUARD, libc::PROT_NONE, Place::Free);
+        let fits = sys::map(start, size, protection, MapMode::Free)
+            && sys::map(start - place::GUARD, place::GUARD, libc::PROT_NONE, MapMode::Free);
         // A stack is touched page by page.
         // SAFETY: advice about the new mapping.
         unsafe { sys::call(libc::SYS_madvise, [start, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
@@ -30,14 +30,14 @@ pub(crate) fn reserve(executable: bool) -> Option<Range<usize>> {
 }
 
 /// The initial stack that the kernel built for the first load.
-pub(crate) struct Start {
+pub(crate) struct InitialStack {
     argv: *const *const u8,
     envp: *const *const u8,
     auxv: *const [usize; 2],
 }
 
 /// The new initial stack.
-pub(crate) struct Built {
+pub(crate) struct NewStack {
     /// The stack pointer for the loader.
     pub(crate) pointer: usize,
     pub(crate) arguments: Range<usize>,
@@ -58,7 +58,7 @@ unsafe fn size(text: *const u8) -> usize {
     unsafe { count(text, |byte| byte == 0) + 1 }
 }
 
-impl Start {
+impl InitialStack {
     /// Reads the initial stack, which begins with `argc`.
     ///
     /// # Safety
@@ -116,7 +116,7 @@ impl Start {
 
     /// Builds the new stack in the kernel's order: strings at the top, then the data that the auxiliary
     /// vector points to, then the lists.
-    pub(crate) fn build(&self, stack: &Range<usize>, loaded: &Loaded, loader: &Loaded) -> Built {
+    pub(crate) fn build(&self, stack: &Range<usize>, loaded: &LoadedImage, loader: &LoadedImage) -> NewStack {
         // The kernel ends the stack with an empty word.
         let mut room = Room { at: stack.end - 8 };
         let name = self.value(libc::AT_EXECFN) as *const u8;
@@ -175,7 +175,7 @@ impl Start {
                 append(kind);
                 append(value);
             }
-            Built { pointer, arguments, environment, auxv: auxv..pointer + words * 8 }
+            NewStack { pointer, arguments, environment, auxv: auxv..pointer + words * 8 }
         }
     }
 }

@@ -47,9 +47,9 @@ pub(crate) fn read_at(fd: i32, room: &mut [u8], offset: u64) -> bool {
     true
 }
 
-/// How a mapping treats an existing one at its address.
+/// The treatment of an existing mapping at the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MapMode {
     /// Fails if something is mapped there.
     Free,
     /// Replaces the existing mapping, which belongs to the first load or to this library.
@@ -57,18 +57,18 @@ pub(crate) enum Place {
 }
 
 /// Maps fresh memory.
-pub(crate) fn map(at: usize, len: usize, protection: i32, place: Place) -> bool {
+pub(crate) fn map(at: usize, len: usize, protection: i32, place: MapMode) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     map_with(at, len, protection, flags, place, (-1, 0))
 }
 
 /// Maps a part of a file.
 pub(crate) fn map_file(at: usize, len: usize, protection: i32, fd: i32, offset: u64) -> bool {
-    map_with(at, len, protection, libc::MAP_PRIVATE, Place::Replace, (fd, offset))
+    map_with(at, len, protection, libc::MAP_PRIVATE, MapMode::Replace, (fd, offset))
 }
 
-fn map_with(at: usize, len: usize, protection: i32, flags: i32, place: Place, file: (i32, u64)) -> bool {
-    let fixed = if place == Place::Free { libc::MAP_FIXED_NOREPLACE } else { libc::MAP_FIXED };
+fn map_with(at: usize, len: usize, protection: i32, flags: i32, place: MapMode, file: (i32, u64)) -> bool {
+    let fixed = if place == MapMode::Free { libc::MAP_FIXED_NOREPLACE } else { libc::MAP_FIXED };
     let args = [at, len, protection as usize, (flags | fixed) as usize, file.0 as usize, file.1 as usize];
     // SAFETY: by the callers' choice of `place`, a replaced mapping is no longer used.
     unsafe { call(libc::SYS_mmap, args) == at as isize }

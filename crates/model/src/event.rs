@@ -10,7 +10,7 @@ pub struct Event {
     pub thread: ThreadIx,
     /// The operation.
     pub op: Op,
-    /// How the operation went.
+    /// The result of the operation.
     pub flags: Flags,
     /// The memory order of an atomic operation.
     pub order: Order,
@@ -97,7 +97,7 @@ impl Flags {
     /// including the runtime's own, so the value is ignored when two runs are compared.
     pub const OWN_STACK: Self = Self(64);
     /// The atomic operation did not find the value that instrumented code had stored last, or that value is
-    /// unknown. Uninstrumented code may have written the variable and thereby ordered threads.
+    /// unknown. Uninstrumented code may have written the variable, which may have ordered threads.
     pub const FOREIGN: Self = Self(128);
 
     /// Returns whether all flags of `other` are set.

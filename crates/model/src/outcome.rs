@@ -3,7 +3,7 @@
 use crate::{Op, Site, ThreadIx};
 use alloc::{string::String, vec::Vec};
 
-/// How a run ended, with everything needed to explain where and why.
+/// The end of a run, with everything needed to explain where and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The kind of outcome.
@@ -176,7 +176,7 @@ impl Misuse {
 
     /// Returns whether the program is at fault, so that it can count as a failure.
     #[must_use]
-    pub const fn is_programs_fault(self) -> bool {
+    pub const fn is_program_error(self) -> bool {
         !matches!(self, Self::NotModelled)
     }
 

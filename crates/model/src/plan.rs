@@ -72,7 +72,7 @@ pub struct Prefix {
     pub segments: Vec<Segment>,
     /// The action planned at each point: one for each point of the segments, or none at all.
     pub actions: Vec<PlannedAction>,
-    /// How closely to follow the schedule.
+    /// The fidelity with which to follow the schedule.
     pub fidelity: Fidelity,
 }
 
@@ -134,7 +134,7 @@ impl From<Action> for PlannedAction {
     }
 }
 
-/// How closely a prefix is followed.
+/// The fidelity with which a prefix is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum Fidelity {

@@ -25,7 +25,7 @@ pub struct Trace {
     pub callers: Vec<Site>,
     /// In the order of execution.
     pub events: Vec<Event>,
-    /// How the run ended.
+    /// The end of the run.
     pub outcome: Outcome,
     /// Problems that did not end the run.
     pub warnings: Vec<Warning>,
@@ -155,18 +155,30 @@ impl Trace {
     /// Returns the signature by which another failure is recognised as the same.
     #[must_use]
     pub fn signature(&self) -> Signature {
-        // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
-        let timed_out = self.outcome.kind == OutcomeKind::Timeout;
-        let limit = |message: &str| message.split(", ").next().unwrap_or_default().into();
-        let Outcome { message, .. } = &self.outcome;
-        Signature {
-            kind: self.outcome.kind,
-            place: self.outcome.site.filter(|_| !timed_out).map(|site| {
-                let path = self.modules.get(site.module.0 as usize).map(|m| m.path.clone());
-                (path.unwrap_or_default(), site.offset)
-            }),
-            message: if timed_out { limit(message) } else { message.clone() },
-        }
+        let Outcome { kind, message, .. } = &self.outcome;
+        let place_of = |site: Site| {
+            let path = self.modules.get(site.module.0 as usize).map(|m| m.path.clone());
+            (path.unwrap_or_default(), site.offset)
+        };
+        let place = self.outcome.site.map(place_of);
+        let (place, message) = match kind {
+            // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
+            OutcomeKind::Timeout => (None, message.split(", ").next().unwrap_or_default().into()),
+            // A race is the same in both orders of its accesses.
+            OutcomeKind::Race => match self.races.first() {
+                Some(race) => {
+                    let mut sides = race.sides.map(|side| (place_of(side.site), side.op.name()));
+                    sides.sort();
+                    let [first, (second, op)] = sides;
+                    (Some(first.0), alloc::format!("{}, {op} at {}+{:#x}", first.1, second.0, second.1))
+                }
+                None => (place, message.clone()),
+            },
+            // The message describes the address, which may differ at one place, or whether all threads wait.
+            OutcomeKind::Signal(_) | OutcomeKind::Deadlock => (place, String::new()),
+            _ => (place, message.clone()),
+        };
+        Signature { kind: *kind, place, message }
     }
 
     /// Returns this trace's whole schedule as a prefix to follow.

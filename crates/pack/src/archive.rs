@@ -42,7 +42,7 @@ impl Pack {
     /// Encodes the pack as the bytes of a file; the same pack yields the same bytes.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// Returns an error if there is no memory for the archive.
     pub fn encode(&self) -> std::io::Result<Vec<u8>> {
         let mut out = zstd::Encoder::new(Vec::new(), LEVEL)?;
         out.include_checksum(true)?;
@@ -66,7 +66,7 @@ impl Pack {
     /// Decodes the bytes of a file and checks every file in the manifest.
     ///
     /// # Errors
-    /// If anything is missing or changed.
+    /// Returns an error if anything is missing or changed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let damaged = |_| Error::Damaged("this is not a pack, or a part of one".into());
         let mut tar = tar::Archive::new(zstd::Decoder::new(bytes).map_err(damaged)?);

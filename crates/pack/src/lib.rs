@@ -20,7 +20,7 @@ pub use place::{UnpackedPack, unpack};
 
 use std::{io, path::PathBuf};
 
-/// Why there is no pack, or why a pack cannot be used.
+/// The reason why there is no pack, or why a pack cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

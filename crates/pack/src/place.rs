@@ -28,7 +28,7 @@ pub struct UnpackedPack {
 /// `runtime` is unsnarl's own library on this machine.
 ///
 /// # Errors
-/// If the pack is incomplete or the directory cannot be written.
+/// Returns an error if the pack is incomplete or the directory cannot be written.
 pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<UnpackedPack, Error> {
     let mut trace = pack.trace()?;
     let own_libraries = !same_libraries(pack, &trace);

@@ -9,7 +9,7 @@ use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, OutcomeKind, P
 
 /// Runs the program by a plan.
 pub trait WitnessRunner {
-    /// Why the program cannot be run, or must not be any more.
+    /// The reason why the program cannot be run, or must not be any more.
     type Error;
 
     /// Runs the plan.
@@ -65,7 +65,7 @@ pub struct ConfirmationResult {
 /// Tests a predicted race.
 ///
 /// # Errors
-/// Those of the runner.
+/// The errors of the runner.
 pub fn confirm_race<R: WitnessRunner>(
     trace: &Trace,
     race: &PredictedRace,
@@ -90,7 +90,7 @@ pub fn confirm_race<R: WitnessRunner>(
 /// Tests a predicted deadlock.
 ///
 /// # Errors
-/// Those of the runner.
+/// The errors of the runner.
 pub fn confirm_deadlock<R: WitnessRunner>(
     trace: &Trace,
     deadlock: &PredictedDeadlock,

@@ -24,7 +24,7 @@ use unsnarl_model::{Event, Op, ThreadIx};
 /// is a deadlock.
 ///
 /// # Errors
-/// If the events contradict each other.
+/// Returns an error if the events contradict each other.
 pub fn export(
     events: &[Event],
     start: &SyncState,

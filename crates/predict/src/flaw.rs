@@ -29,12 +29,12 @@ impl Flaw {
     pub fn describe(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
         let thread_name = thread(self.thread);
         let FlawReason::Contradiction(contradiction) = self.reason else {
-            return "there are too many events to be looked at in one piece: use a window".into();
+            return "there are too many events for one analysis: use a smaller --window".into();
         };
         let contradiction = match contradiction {
-            Contradiction::NotHeld(it) => format!("gives back the lock {}, which it does not hold", lock(it)),
+            Contradiction::NotHeld(it) => format!("releases lock {}, which it does not hold", lock(it)),
             Contradiction::HeldByAnother { lock: it, holder } => {
-                format!("takes the lock {}, which {} holds", lock(it), thread(holder))
+                format!("acquires lock {}, which {} holds", lock(it), thread(holder))
             }
             Contradiction::WaitWithoutLock(it) => {
                 format!("waits on a condition without holding its mutex {}", lock(it))
@@ -45,9 +45,9 @@ impl Flaw {
                 format!("joins {known}, which was never created and never ran")
             }
             Contradiction::SelfJoin => "joins itself".into(),
-            Contradiction::DuplicateCreation(it) => format!("creates {}, which is there already", thread(it)),
-            Contradiction::EventAfterJoin => "goes on after it was joined".into(),
-            Contradiction::EventAfterEnd => "goes on after its end".into(),
+            Contradiction::DuplicateCreation(it) => format!("creates {}, which already exists", thread(it)),
+            Contradiction::EventAfterJoin => "runs after it was joined".into(),
+            Contradiction::EventAfterEnd => "runs after its end".into(),
         };
         format!("{thread_name} {contradiction}")
     }
@@ -60,7 +60,7 @@ impl std::fmt::Display for Flaw {
         write!(
             f,
             "event {}: {describe}; nothing can be predicted from a trace that contradicts itself",
-            self.event + 1
+            self.event
         )
     }
 }

@@ -1,5 +1,5 @@
-//! Lost signals: a signal that is sent before the thread waits that it woke in the trace wakes no thread, and
-//! that thread waits for ever.
+//! Lost wake-ups. In the trace, a signal woke a waiting thread. If the signal came before the wait, it would wake
+//! nobody, and the thread would wait for ever.
 //!
 //! The paper's model cannot show this, because there a signal is kept until a thread waits. Here the
 //! candidates are the pairs of a wait and the signal that ended it, unless the waiting thread reads something

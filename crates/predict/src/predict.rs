@@ -75,7 +75,7 @@ impl Predictor {
     /// Adds events. `watch` is called for each object analysed.
     ///
     /// # Errors
-    /// If they contradict those before them.
+    /// Returns an error if an event contradicts an earlier one.
     pub fn push(&mut self, mut events: &[Event], watch: &mut dyn FnMut(WindowProgress)) -> Result<(), Flaw> {
         let Some(size) = self.options.window.map(|size| size.max(2)) else {
             self.pending.extend_from_slice(events);
@@ -99,7 +99,7 @@ impl Predictor {
     /// Ends the events and returns the findings.
     ///
     /// # Errors
-    /// If the last ones contradict those before them.
+    /// Returns an error if one of the last events contradicts an earlier one.
     pub fn finish(mut self, watch: &mut dyn FnMut(WindowProgress)) -> Result<Prediction, Flaw> {
         let rest = std::mem::take(&mut self.pending);
         if !rest.is_empty() {
@@ -185,7 +185,7 @@ fn keep_approved<T>(all: &mut Vec<T>, old: usize, check: impl Fn(&T) -> Result<(
 /// Analyses a whole trace in memory.
 ///
 /// # Errors
-/// If the trace contradicts itself.
+/// Returns an error if the trace contradicts itself.
 pub fn predict(
     trace: &Trace,
     options: &PredictOptions,

@@ -20,7 +20,7 @@ pub struct Witness {
     runs: WitnessOrder,
 }
 
-/// How far each thread runs in the window, and in which order.
+/// The events that each thread executes in the window, and their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WitnessOrder {
     /// By thread: the number of its events, in the order of the trace.

@@ -2,9 +2,9 @@
 //! synchronisation-preserving races, misses. They are under the licence beside them.
 
 use unsnarl_predict::{PredictOptions, Prediction, predict};
-use unsnarl_trace::std_format::{Imported, import};
+use unsnarl_trace::std_format::{ImportedTrace, import};
 
-fn looked_at(text: &str) -> (Imported, Prediction) {
+fn looked_at(text: &str) -> (ImportedTrace, Prediction) {
     let imported = import(text.as_bytes()).expect("valid STD text");
     let options = PredictOptions { window: None, ..PredictOptions::default() };
     let prediction = predict(&imported.trace, &options, &mut |_| {}).expect("a consistent trace");
@@ -12,7 +12,7 @@ fn looked_at(text: &str) -> (Imported, Prediction) {
 }
 
 /// Returns the locations of the accesses that race on the injected variable.
-fn injected(imported: &Imported, prediction: &Prediction) -> Vec<[u64; 2]> {
+fn injected(imported: &ImportedTrace, prediction: &Prediction) -> Vec<[u64; 2]> {
     let races = prediction.races.iter().filter(|race| imported.names.of(race.addr) == "BUGGY_ADDR");
     races.map(|race| race.sides.map(|side| imported.trace.site(&side).offset)).collect()
 }

@@ -8,7 +8,7 @@ use unsnarl_semantics::{Holding, LockMode, Step, holdings};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     lock: u64,
-    /// Not held for reading only.
+    /// True if the lock is held in exclusive mode.
     exclusive: bool,
 }
 

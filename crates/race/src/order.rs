@@ -62,7 +62,7 @@ struct AtomicVariable {
     foreign: u32,
 }
 
-/// Stands for every channel behind descriptors. It is odd, so it is no address of a lock.
+/// Stands for every channel behind descriptors. It is odd, so it cannot be the address of a lock.
 const ANY_CHANNEL: u64 = u64::MAX;
 
 /// Stands for all timers. No object has this address.

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
 
 /// Preemptions that are described in full; the interleaving shows the others.
-const MAX_STOPS: usize = 3;
+const MAX_PREEMPTIONS: usize = 3;
 /// Maximum number of changes by other threads that are listed.
 const MAX_CHANGES: usize = 3;
 /// Number of events at the end of a run in which a loop is searched for.
@@ -87,19 +87,24 @@ pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
         return Vec::new();
     }
     let writer = CauseWriter { trace, objects: ObjectNames::of(trace, names) };
-    let mut sentences: Vec<Sentence> = writer.circle(names).into_iter().map(Sentence::head).collect();
+    let mut sentences: Vec<Sentence> = writer.wait_cycle(names).into_iter().map(Sentence::head).collect();
     sentences.extend(writer.race(names).map(Sentence::head));
     sentences.extend(writer.endless_loop(names));
-    let stops: Vec<usize> =
+    let preemptions: Vec<usize> =
         (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS)).collect();
-    for &event in stops.iter().take(MAX_STOPS) {
-        sentences.extend(writer.describe_stop(event, names));
+    for &event in preemptions.iter().take(MAX_PREEMPTIONS) {
+        sentences.extend(writer.describe_preemption(event, names));
     }
-    if stops.len() > MAX_STOPS {
-        sentences.push(Sentence::head(format!("{} more stops are marked below", stops.len() - MAX_STOPS)));
+    let more = preemptions.len().saturating_sub(MAX_PREEMPTIONS);
+    if more > 0 {
+        sentences.push(Sentence::head(format!(
+            "{} more {} below",
+            more,
+            if more == 1 { "preemption is marked" } else { "preemptions are marked" }
+        )));
     }
-    if stops.is_empty() {
-        sentences.extend(writer.explain_without_stops().into_iter().map(Sentence::head));
+    if preemptions.is_empty() {
+        sentences.extend(writer.explain_without_preemptions().into_iter().map(Sentence::head));
     }
     sentences
 }
@@ -111,12 +116,12 @@ struct CauseWriter<'a> {
 
 impl CauseWriter<'_> {
     /// Describes what each thread of a deadlock's cycle holds and waits for.
-    fn circle(&self, names: &mut dyn Names) -> Vec<String> {
+    fn wait_cycle(&self, names: &mut dyn Names) -> Vec<String> {
         if self.trace.outcome.kind != OutcomeKind::Deadlock {
             return Vec::new();
         }
         let waits = waits::waits(self.trace, names);
-        let circle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
+        let cycle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
         let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let thread_name = describe::id(self.trace, wait.thread);
@@ -133,13 +138,13 @@ impl CauseWriter<'_> {
             let by = if by.is_empty() || wait.op == Op::Join {
                 String::new()
             } else {
-                format!(", which thread {} has", by.join(", "))
+                format!(", held by thread {}", by.join(", "))
             };
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
             format!("thread {thread_name} {held}waits {awaited}{by}{at}")
         };
-        let sentences: Vec<String> = circle.map(sentences).take(6).collect();
+        let sentences: Vec<String> = cycle.map(sentences).take(6).collect();
         if sentences.is_empty() { self.waits_without_waker(&waits) } else { sentences }
     }
 
@@ -169,7 +174,9 @@ impl CauseWriter<'_> {
                 event.addr == wait.addr && matches!(event.op, Op::Signal | Op::Broadcast | Op::FutexWake)
             };
             let reason = match waits::last(self.trace, signals) {
-                Some(event) if event.value == 0 => ": the signal came when nobody was waiting",
+                Some(event) if event.value == 0 => {
+                    ": the signal came when no thread was waiting (a lost wake-up)"
+                }
                 _ => "",
             };
             let thread_name = describe::id(self.trace, wait.thread);
@@ -178,17 +185,22 @@ impl CauseWriter<'_> {
                 describe::wait(self.trace, &self.objects, wait)
             )
         };
-        waits.iter().filter(|waiting| waiting.wait.op != Op::Join).map(sentences).take(MAX_STOPS).collect()
+        waits
+            .iter()
+            .filter(|waiting| waiting.wait.op != Op::Join)
+            .map(sentences)
+            .take(MAX_PREEMPTIONS)
+            .collect()
     }
 
     /// Describes where a thread was preempted, what happened meanwhile, and what happens without the preemption.
-    fn describe_stop(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
+    fn describe_preemption(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
         let trace = self.trace;
-        let stopped = trace.events[event - 1].thread;
-        let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped);
-        let thread_name = describe::id(trace, stopped);
+        let preempted = trace.events[event - 1].thread;
+        let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == preempted);
+        let thread_name = describe::id(trace, preempted);
         // A thread that never resumed may have been about to wait, in a deadlock.
-        let wait = trace.outcome.waits.iter().find(|wait| wait.thread == stopped && resumed.is_none());
+        let wait = trace.outcome.waits.iter().find(|wait| wait.thread == preempted && resumed.is_none());
         let site = resumed.map(|at| trace.user_site(&trace.events[at])).or(wait.map(|wait| wait.site));
         let place = site.and_then(|site| facts::place(site, names));
         let waits_for = wait.and_then(|wait| Some((wait.op, self.objects.for_op(wait.op, wait.addr)?)));
@@ -197,26 +209,29 @@ impl CauseWriter<'_> {
             (None, Some((op, object))) => {
                 format!(", before {} `{object}`", gerund(op).unwrap_or("waiting for"))
             }
-            (None, None) => " for good".to_owned(),
+            (None, None) => " and did not run again".to_owned(),
         };
-        let held = self.held(stopped, event);
+        let held = self.held(preempted, event);
         let held = if held.is_empty() { String::new() } else { format!(", holding {}", held.join(", ")) };
         let here = if place.is_some() { " here" } else { "" };
-        let head = Sentence::head(format!("thread {thread_name} was stopped{here}{before}{held}"));
+        let head = Sentence::head(format!("thread {thread_name} was preempted{here}{before}{held}"));
         let mut sentences = vec![Sentence { event: Some(event), ..head }];
         if let Some((file, line, _)) = &place {
             sentences.push(Sentence::code(file, *line, &names.source_line(file, *line).unwrap_or_default()));
         }
-        let changes_while_stopped = self.changes_while_stopped(event, resumed, names);
-        sentences.extend(self.stale_read(event, &changes_while_stopped, names).map(Sentence::more));
-        for (nth, (_, change)) in changes_while_stopped.iter().enumerate() {
+        let changes_while_preempted = self.changes_while_preempted(event, resumed, names);
+        sentences.extend(self.stale_read(event, &changes_while_preempted, names).map(Sentence::more));
+        for (nth, (_, change)) in changes_while_preempted.iter().enumerate() {
             sentences
                 .push(Sentence::more(format!("{} {change}", if nth == 0 { "meanwhile" } else { "then" })));
         }
         if let Some(counterfactual) =
             trace.counterfactuals.iter().find(|counterfactual| counterfactual.event == event as u64)
         {
-            sentences.push(Sentence::more(format!("without this stop, {}", outcome_without(counterfactual))));
+            sentences.push(Sentence::more(format!(
+                "without this preemption, {}",
+                outcome_without(counterfactual)
+            )));
         }
         sentences
     }
@@ -231,15 +246,15 @@ impl CauseWriter<'_> {
 
     /// Returns the changes by other threads, while a thread was preempted, to objects that it was using: the address
     /// and the text.
-    fn changes_while_stopped(
+    fn changes_while_preempted(
         &self,
         event: usize,
         resumed: Option<usize>,
         names: &mut dyn Names,
     ) -> Vec<(u64, String)> {
         let trace = self.trace;
-        let stopped = trace.events[event - 1].thread;
-        let before = trace.events[..event].iter().rev().take_while(|e| e.thread == stopped);
+        let preempted = trace.events[event - 1].thread;
+        let before = trace.events[..event].iter().rev().take_while(|e| e.thread == preempted);
         let after = resumed.into_iter().map(|at| &trace.events[at]);
         let in_hand: Vec<u64> = before.chain(after).map(|e| e.addr).filter(|&addr| addr != 0).collect();
         let mut sentences: Vec<(bool, u64, String)> = Vec::new();
@@ -275,13 +290,13 @@ impl CauseWriter<'_> {
     fn stale_read(
         &self,
         event: usize,
-        changes_while_stopped: &[(u64, String)],
+        changes_while_preempted: &[(u64, String)],
         names: &mut dyn Names,
     ) -> Option<String> {
-        let stopped = self.trace.events[event - 1].thread;
+        let preempted = self.trace.events[event - 1].thread;
         let at = self.trace.events[..event].iter().rposition(|e| {
             let reads = matches!(e.op, Op::Read | Op::AtomicLoad);
-            reads && e.thread == stopped && changes_while_stopped.iter().any(|(addr, _)| *addr == e.addr)
+            reads && e.thread == preempted && changes_while_preempted.iter().any(|(addr, _)| *addr == e.addr)
         })?;
         let value = describe::value(&self.trace.events[at])?;
         let line = self.at_line(at, names);
@@ -321,7 +336,7 @@ impl CauseWriter<'_> {
             let value = describe::value(&trace.events[change]).unwrap_or_default();
             format!("; the last to change it was thread {thread_name}{value}{}", self.at_line(change, names))
         });
-        let last_change = last_change.unwrap_or_else(|| "; nobody ever changed it".to_owned());
+        let last_change = last_change.unwrap_or_else(|| "; no thread wrote it".to_owned());
         Some(Sentence::head(format!(
             "thread {thread_name} reads `{object}`{value} again and again{line}{last_change}"
         )))
@@ -336,15 +351,17 @@ impl CauseWriter<'_> {
     }
 
     /// Explains a failure that needs no preemption.
-    fn explain_without_stops(&self) -> Vec<String> {
+    fn explain_without_preemptions(&self) -> Vec<String> {
         let trace = self.trace;
         let threads = trace.stats().threads;
         if trace.outcome.kind == OutcomeKind::Deadlock && trace.stats().context_switches == 0 {
             return Vec::new();
         }
         match trace.stats().context_switches {
-            _ if threads < 2 => vec!["one thread is enough: it does not depend on the schedule".to_owned()],
-            0 => vec!["no context switch is needed: it does not depend on the schedule".to_owned()],
+            _ if threads < 2 => {
+                vec!["the failure does not depend on the schedule: one thread is enough".to_owned()]
+            }
+            0 => vec!["the failure does not depend on the schedule: it needs no context switch".to_owned()],
             _ => {
                 let mut order: Vec<String> = Vec::new();
                 for segment in trace.schedule().segments {
@@ -353,7 +370,7 @@ impl CauseWriter<'_> {
                 let shown =
                     if order.len() > 8 { format!("{} …", order[..8].join(", ")) } else { order.join(", ") };
                 vec![format!(
-                    "no unlucky moment is needed: each thread runs until it waits or ends, in the order {shown}"
+                    "no preemption is needed: each thread runs until it waits or ends, in the order {shown}"
                 )]
             }
         }

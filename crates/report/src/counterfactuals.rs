@@ -9,7 +9,7 @@ use unsnarl_model::{Counterfactual, Flags, OutcomeKind, Trace};
 struct Preemption<'t> {
     event: usize,
     /// The preempted thread, its next operation, and the place.
-    stopped: String,
+    preempted: String,
     before: Option<String>,
     place: Option<(String, u32)>,
     counterfactual: Option<&'t Counterfactual>,
@@ -18,8 +18,10 @@ struct Preemption<'t> {
 impl Preemption<'_> {
     /// Returns the next operation and the place.
     fn at(&self) -> String {
-        let before =
-            self.before.as_ref().map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
+        let before = self
+            .before
+            .as_ref()
+            .map_or_else(|| "and never runs again".to_owned(), |before| format!("before `{before}`"));
         let place = self.place.as_ref();
         let place =
             place.map_or_else(String::new, |(file, line)| format!(" at {}:{line}", paths::base(file)));
@@ -36,31 +38,33 @@ pub fn counterfactuals_text(trace: &Trace, names: &mut dyn Names) -> String {
     }
     for preemption in preemptions(trace, names) {
         let at = preemption.at();
-        let Preemption { event, stopped, counterfactual, .. } = preemption;
-        let _ = write!(text, "preemption at {event}: {stopped} is stopped {at}");
+        let Preemption { event, preempted, counterfactual, .. } = preemption;
+        let _ = write!(text, "preemption at {event}: {preempted} is preempted {at}");
         let _ = match counterfactual {
-            Some(counterfactual) => writeln!(text, "; without this, {}", outcome_without(counterfactual)),
+            Some(counterfactual) => {
+                writeln!(text, "; without this preemption, {}", outcome_without(counterfactual))
+            }
             None => writeln!(text),
         };
     }
     text
 }
 
-/// Describes the preemption at this event, like "0.1 is stopped before `write hits` at visit.c:7".
+/// Describes the preemption at this event, like "0.1 is preempted before `write hits` at visit.c:7".
 #[must_use]
 pub fn preemption_text(trace: &Trace, event: usize, names: &mut dyn Names) -> Option<String> {
     let preemption = preemptions(trace, names).into_iter().find(|preemption| preemption.event == event)?;
-    Some(format!("{} is stopped {}", preemption.stopped, preemption.at()))
+    Some(format!("{} is preempted {}", preemption.preempted, preemption.at()))
 }
 
 /// Returns the same as JSON.
 #[must_use]
 pub fn counterfactuals_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let described = preemptions(trace, names).into_iter().map(|preemption| {
-        let Preemption { event, stopped, before, place, counterfactual } = preemption;
+        let Preemption { event, preempted, before, place, counterfactual } = preemption;
         let (file, line) = place.unzip();
         json!({
-            "event": event, "thread": stopped, "before": before, "file": file, "line": line,
+            "event": event, "thread": preempted, "before": before, "file": file, "line": line,
             "without": counterfactual.map(outcome_without),
         })
     });
@@ -78,7 +82,7 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
         let place = site.map(|site| names.place(site)).filter(|frame| !frame.system);
         Preemption {
             event,
-            stopped: describe::id(trace, thread),
+            preempted: describe::id(trace, thread),
             before: next.map(|next| describe::event(trace, &objects, next)),
             place: place.and_then(|frame| frame.file.zip(frame.line)),
             counterfactual: trace
@@ -92,7 +96,11 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
 
 /// Describes how the program ends without a preemption.
 pub(crate) fn outcome_without(counterfactual: &Counterfactual) -> String {
-    let kind = kind_text(counterfactual.outcome_without);
+    let kind = match counterfactual.outcome_without {
+        OutcomeKind::Exit(0) => "the program ends normally".to_owned(),
+        OutcomeKind::Exit(status) => format!("the program ends with status {status}"),
+        other => kind_text(other),
+    };
     match (counterfactual.outcome_without, counterfactual.message.lines().next().unwrap_or_default()) {
         (_, "") | (OutcomeKind::Exit(_), _) => kind,
         (_, message) => format!("{kind}: {message}"),

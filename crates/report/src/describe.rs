@@ -32,7 +32,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::Unlock if value > 0 && !failed => format!("unlock {} (depth {value} left)", on()),
         Op::Unlock | Op::RwUnlock => format!("unlock {}", on()),
         Op::TryLock | Op::TryReadLock | Op::TryWriteLock if failed => {
-            return format!("{} {}: taken", event.op.name(), on());
+            return format!("{} {}: busy", event.op.name(), on());
         }
         Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
             format!("{} {}", event.op.name(), on())
@@ -42,12 +42,12 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
             None => format!("cond wait {}", on()),
         },
         Op::CondWake | Op::FutexWoken => format!("{} {}{}", event.op.name(), on(), woken_by(trace, event)),
-        Op::Signal if value == 0 => format!("signal {} (nobody waits)", on()),
+        Op::Signal if value == 0 => format!("signal {} (no waiter)", on()),
         Op::Signal => format!("signal {}", on()),
         Op::Broadcast | Op::FutexWake | Op::FutexRequeue => {
             let affected = if event.op == Op::FutexRequeue { event.size.into() } else { value };
             match affected {
-                0 => return format!("{} {} (nobody waits)", event.op.name(), on()),
+                0 => return format!("{} {} (no waiter)", event.op.name(), on()),
                 _ => format!("{} {} (wakes {affected})", event.op.name(), on()),
             }
         }
@@ -59,7 +59,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::BarrierArrive | Op::BarrierLeave | Op::OnceBegin | Op::OnceEnd => {
             format!("{} {}", event.op.name(), on())
         }
-        Op::OncePass => format!("once {}: done already", on()),
+        Op::OncePass => format!("once {}: already done", on()),
         Op::FutexWait if failed => return format!("futex wait {}: changed, is {}", on(), shown()),
         Op::FutexWait => format!("futex wait {} (is {})", on(), shown()),
         Op::AtomicLoad => format!("atomic load {} = {}{}", on(), shown(), order(event)),
@@ -99,15 +99,15 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::ChildStart | Op::ChildWait => return child::event(event),
     };
     let remark = if event.flags.has(Flags::TIMED_OUT) {
-        ": time is up"
+        ": timed out"
     } else if event.flags.has(Flags::CANCELLED) {
         ": cancelled"
     } else if event.flags.has(Flags::INTERRUPTED) {
         ": interrupted by a signal"
     } else if event.flags.has(Flags::SPURIOUS) {
-        ", for no reason"
+        ", spuriously"
     } else if failed {
-        ": fails"
+        ": error"
     } else {
         ""
     };
@@ -161,7 +161,7 @@ fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
         Op::Join => format!("for {} to end", thread.unwrap_or_else(|| "a thread".to_owned())),
         Op::CondWait | Op::CondWake | Op::FutexWait | Op::FutexWoken => format!("on {object}"),
         Op::BarrierArrive | Op::BarrierLeave => format!("at {object}"),
-        Op::Sleep => "for the time".to_owned(),
+        Op::Sleep => "for a time".to_owned(),
         _ => format!("for {object}"),
     }
 }

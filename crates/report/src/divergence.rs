@@ -42,7 +42,7 @@ pub fn divergence_text(
     };
     let actual = match actual {
         Some(action) => describe_action(action, &of_actual),
-        None => "nothing: it could not run, or the run had ended".to_owned(),
+        None => "nothing (the thread was blocked, or the run had ended)".to_owned(),
     };
     format!(
         "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {actual}\n  \

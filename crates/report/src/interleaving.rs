@@ -92,8 +92,8 @@ fn most_rows(trace: &Trace) -> usize {
 fn footnote(left_out: bool, unobservable: &[bool]) -> String {
     let mut text = match unobservable.iter().filter(|&&is| is).count() {
         0 => String::new(),
-        1 => "1 access that no other thread can notice is left out (--all shows it).\n".to_owned(),
-        n => format!("{n} accesses that no other thread can notice are left out (--all shows them).\n"),
+        1 => "1 access that does not affect other threads is hidden (--all shows it).\n".to_owned(),
+        n => format!("{n} accesses that do not affect other threads are hidden (--all shows them).\n"),
     };
     if left_out {
         text += "Long stretches are abridged; --all shows every event.\n";

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
-/// Returns the outcome, with the fields of DESIGN.md: always `kind`, `message` and `threads`; and `status`, `signal`,
+/// Returns the outcome as JSON. It always has `kind`, `message` and `threads`. It has `status`, `signal`,
 /// `site`, `file`, `line`, `function`, `thread` and `backtrace` if they exist.
 #[must_use]
 pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {

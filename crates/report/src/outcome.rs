@@ -61,10 +61,10 @@ pub fn stats_text(stats: &Stats) -> String {
         n => format!("{n} context switches"),
     };
     format!(
-        "{}, {}, {switches}, {} preemptive",
+        "{}, {}, {switches} ({})",
         count(stats.events, "event"),
         count(stats.threads, "thread"),
-        stats.preemptive
+        count(stats.preemptive, "preemption")
     )
 }
 
@@ -163,14 +163,14 @@ impl OutcomeWriter<'_> {
     }
 
     fn deadlock(&self) -> String {
-        let circle: Vec<_> = self
+        let cycle: Vec<_> = self
             .waits
             .iter()
             .filter(|w| in_a_circle(self.waits, w.wait.thread))
             .map(|w| w.wait.thread)
             .collect();
-        match circle.as_slice() {
-            [] => "deadlock: no thread can go on".to_owned(),
+        match cycle.as_slice() {
+            [] => "deadlock: no thread can continue".to_owned(),
             [one] => format!("deadlock: thread {} waits for itself", self.thread(*one)),
             several => format!("deadlock: {} threads wait for each other", several.len()),
         }
@@ -191,20 +191,25 @@ impl OutcomeWriter<'_> {
             return String::new();
         }
         let output = &self.trace.output;
-        let written = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+        let (written, label) = if output.stderr.is_empty() {
+            (&output.stdout, "last output:")
+        } else {
+            (&output.stderr, "last output on stderr:")
+        };
         let written = String::from_utf8_lossy(written);
         let lines: Vec<&str> = written.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(LINES)..];
         let shown = |line: &&str| {
             let line = line.replace(char::is_control, " ");
-            format!("  its last words: {}\n", cut(line.trim(), self.options.width.saturating_sub(18)))
+            let room = self.options.width.saturating_sub(label.len() + 3);
+            format!("  {label} {}\n", cut(line.trim(), room))
         };
         match last {
             [] => String::new(),
             [one] => shown(one),
             several => several.iter().enumerate().fold(String::new(), |text, (nth, line)| {
                 let line = shown(line);
-                text + &if nth == 0 { line } else { line.replace("its last words:", "               ") }
+                text + &if nth == 0 { line } else { line.replacen(label, &" ".repeat(label.len()), 1) }
             }),
         }
     }
@@ -244,12 +249,19 @@ impl OutcomeWriter<'_> {
             Some(ObjectKind::Cond | ObjectKind::Futex) if wait.holders.is_empty() => {
                 let wakes = |e: &Event| here(e) && matches!(e.op, Op::Signal | Op::Broadcast | Op::FutexWake);
                 match last(self.trace, wakes) {
-                    None => vec!["nobody ever wakes it".to_owned()],
+                    None => vec![
+                        if wait.op.object_kind() == Some(ObjectKind::Cond) {
+                            "no thread signals it"
+                        } else {
+                            "no thread wakes it"
+                        }
+                        .to_owned(),
+                    ],
                     Some(event) if event.value == 0 => {
                         let site = at(self.trace.user_site(event)).map(|site| format!(": {site}"));
                         let thread_name = self.thread(event.thread);
                         vec![format!(
-                            "thread {thread_name} signalled when nobody was waiting{}",
+                            "thread {thread_name} signalled when no thread was waiting, a lost wake-up{}",
                             site.unwrap_or_default()
                         )]
                     }

@@ -183,8 +183,8 @@ impl SarifBuilder<'_> {
 
 fn rule_json(id: &str) -> Value {
     let (short, full) = match id {
-        "deadlock" => ("deadlock", "Threads wait for each other, or for something that nobody will do."),
-        "livelock" => ("livelock", "Threads go round and round without getting anywhere."),
+        "deadlock" => ("deadlock", "Threads wait for each other, or for an event that cannot happen."),
+        "livelock" => ("livelock", "Threads run without making progress."),
         "race" => {
             ("data race", "Two threads access the same memory, one of them writes, and nothing orders them.")
         }

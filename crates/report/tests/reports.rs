@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LIBC, Play, Source, site, trace};
+use common::{LIBC, Source, TraceBuilderExt, site, trace};
 use insta::{assert_json_snapshot, assert_snapshot};
 use unsnarl_model::{
     Action, Backtrace, Divergence, Flags, Misuse, Op, Order, Outcome, OutcomeKind, Site, ThreadId, ThreadIx,

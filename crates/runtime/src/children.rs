@@ -68,11 +68,11 @@ pub(crate) fn settle() {
         } else {
             asleep += 1;
         }
-        nap();
+        sleep_briefly();
     }
 }
 
-fn nap() {
+fn sleep_briefly() {
     let time = crate::clock::timespec(NAP);
     // SAFETY: only sleeps.
     unsafe { sys::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
@@ -137,7 +137,7 @@ impl Children {
     }
 
     /// Returns whether a wait for them would return at once: one has changed state, or none is left.
-    pub(crate) fn have_news(self) -> bool {
+    pub(crate) fn has_ended_child(self) -> bool {
         stack::run_isolated(|| self.query(libc::WNOHANG) != Some(0))
     }
 
@@ -154,9 +154,9 @@ impl Children {
     pub(crate) fn wait_while_busy(self, most: u32) {
         stack::run_isolated(|| {
             let mut asleep = 0;
-            while asleep < most && !self.have_news() {
+            while asleep < most && !self.has_ended_child() {
                 asleep = if self.are_busy() { 0 } else { asleep + 1 };
-                nap();
+                sleep_briefly();
             }
         });
     }

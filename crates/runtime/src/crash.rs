@@ -99,7 +99,8 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
         header.end.signal = signal;
         header.end.pc = registers[0];
         // SAFETY: the kernel's description of the signal.
-        header.end.addr = unsafe { (*info).si_addr() } as u64;
+        let (addr, code) = unsafe { ((*info).si_addr() as u64, (*info).si_code) };
+        (header.end.addr, header.end.signal_code) = (addr, code);
         let top = state.threads[state.current.index()].stack_top;
         state.log.stack(state.current, registers, top);
     }
@@ -147,7 +148,7 @@ fn registers(context: *const libc::ucontext_t) -> [u64; 8] {
 fn abort_message() -> &'static [u8] {
     static MESSAGE: Real = Real::new(c"__abort_msg");
     let Some(place) = MESSAGE.find() else { return b"" };
-    // SAFETY: a pointer to a size and a C string, or null.
+    // SAFETY: glibc defines the symbol as a pointer that is null or points to a size and a C string.
     unsafe {
         let message = *place.cast::<*const u8>();
         if message.is_null() { b"" } else { crate::log::c_bytes(message.add(4).cast()).trim_ascii_end() }

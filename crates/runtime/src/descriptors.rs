@@ -1,8 +1,8 @@
-//! The kinds of the program's descriptors: which of them can block, and who their peer is.
+//! The kinds of the program's descriptors: which of them can block, and what is at their other end.
 //!
 //! The kind of a descriptor is determined once and cached. Every function that creates a blocking descriptor
-//! is hooked and overwrites the cache. A number that is reused without a hook (by `fclose` and `fopen`, say)
-//! is at worst a file taken for a pipe, which costs an event.
+//! is hooked and overwrites the cache. If a number is reused without a hook (by
+//! `fclose` and `fopen`, say), a file may be treated as a pipe. The only effect is an extra event.
 
 use crate::{stack, sys};
 use alloc::vec::Vec;

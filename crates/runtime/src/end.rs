@@ -12,7 +12,7 @@ use unsnarl_wire::{End, EndKind};
 /// The exit status of a process that the runtime ended; the controller reads the shared memory instead.
 const STATUS: i32 = 96;
 
-/// Ends the run: no thread can go on, or some never will.
+/// Ends the run: no thread can continue, or some never will.
 #[cold]
 pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
     conclude(state, EndKind::Deadlock, reason);
@@ -127,9 +127,9 @@ pub(crate) fn refuse(reason: &str) -> ! {
     match Runtime::interrupted() {
         Some(runtime) => conclude(&runtime.state, EndKind::Refused, reason),
         None => {
-            sys::complain(b"unsnarl: ");
-            sys::complain(reason.as_bytes());
-            sys::complain(b"\n");
+            sys::write_stderr(b"unsnarl: ");
+            sys::write_stderr(reason.as_bytes());
+            sys::write_stderr(b"\n");
         }
     }
     leave()
@@ -146,9 +146,9 @@ pub(crate) fn needs_lazy_binding(state: &State, reason: &[u8]) -> ! {
 /// Ends the process: a function that every glibc has is missing.
 #[cold]
 pub(crate) fn missing(name: &CStr) -> ! {
-    sys::complain(b"unsnarl: the C library lacks ");
-    sys::complain(name.to_bytes());
-    sys::complain(b"; only glibc 2.34 and later is supported\n");
+    sys::write_stderr(b"unsnarl: the C library lacks ");
+    sys::write_stderr(name.to_bytes());
+    sys::write_stderr(b"; only glibc 2.34 and later is supported\n");
     refuse("the C library is not a glibc of version 2.34 or later")
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
     struct Stderr;
     impl Write for Stderr {
         fn write_str(&mut self, text: &str) -> fmt::Result {
-            sys::complain(text.as_bytes());
+            sys::write_stderr(text.as_bytes());
             Ok(())
         }
     }

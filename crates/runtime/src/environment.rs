@@ -62,7 +62,7 @@ impl State {
                     end::lacks_input(self);
                 }
                 if self.by_timeout.is_empty() {
-                    end::deadlock(self, "no thread can go on");
+                    end::deadlock(self, "no thread can continue");
                 }
                 return;
             }
@@ -203,7 +203,7 @@ impl State {
             n += 1;
             let thread = self.thread(thread);
             if let Gate::Child(children) = thread.pending.gate {
-                thread.child_ended = children.have_news();
+                thread.child_ended = children.has_ended_child();
                 found |= thread.child_ended;
             }
         }

@@ -12,12 +12,12 @@ const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Files that were open before the program began: their input comes from outside. Whether it is the same for
 /// all runs does not depend on snapshots.
-struct Inherited(UnsafeCell<Vec<i32>>);
+struct InheritedFiles(UnsafeCell<Vec<i32>>);
 
 // SAFETY: only the carrier touches it.
-unsafe impl Sync for Inherited {}
+unsafe impl Sync for InheritedFiles {}
 
-static INHERITED: Inherited = Inherited(UnsafeCell::new(Vec::new()));
+static INHERITED: InheritedFiles = InheritedFiles(UnsafeCell::new(Vec::new()));
 
 /// Notes which files are open before the program begins.
 pub(crate) fn note_inherited() {
@@ -85,16 +85,14 @@ impl File {
         let kind = stat.st_mode & libc::S_IFMT;
         let memory_device = kind == libc::S_IFCHR && libc::major(stat.st_rdev) == 1;
         match kind {
-            _ if known < 0 => return Err(CannotRestore("it has a file that the system says nothing about")),
+            _ if known < 0 => return Err(CannotRestore("it has an open file of unknown type")),
             libc::S_IFREG | libc::S_IFDIR => {}
             libc::S_IFCHR if memory_device => {}
             libc::S_IFCHR => return Err(CannotRestore("it has a terminal or another device open")),
             libc::S_IFIFO => return Err(CannotRestore("it has a pipe open")),
             libc::S_IFSOCK => return Err(CannotRestore("it has a socket open")),
             _ => {
-                return Err(CannotRestore(
-                    "it has a queue of the kernel open: epoll, eventfd, timerfd or the like",
-                ));
+                return Err(CannotRestore("it has an open epoll, eventfd or timerfd descriptor"));
             }
         }
         // SAFETY: a query without side effects.

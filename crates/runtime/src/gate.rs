@@ -129,13 +129,13 @@ impl State {
             match pending.gate {
                 Gate::Open => Readiness::Ready,
                 Gate::Sleep => choose(false),
-                Gate::Mutex(m) => choose((*m).lets_in(t)),
+                Gate::Mutex(m) => choose((*m).can_lock(t)),
                 Gate::Spin(word) => choose(*word == 1),
-                Gate::Read(lock) => choose((*lock).lets_read(self, thread)),
-                Gate::Write(lock) => choose((*lock).lets_write()),
+                Gate::Read(lock) => choose((*lock).can_read_lock(self, thread)),
+                Gate::Write(lock) => choose((*lock).can_write_lock()),
                 Gate::Cond(cond, mutex) => {
                     // However the wait ends, the mutex must be acquired again.
-                    if !(*mutex).lets_in(t) {
+                    if !(*mutex).can_lock(t) {
                         Readiness::Blocked
                     } else if cancelled || t.granted.is_some() || self.queues.has_wake_up(cond, t.arrival) {
                         Readiness::Ready

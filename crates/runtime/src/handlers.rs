@@ -421,11 +421,11 @@ fn exchange_kernel_mask(mask: u64) -> u64 {
     before
 }
 
-/// Signals that the kernel keeps until they are read from a descriptor. If one is sent to a thread that blocks
-/// it, the others may not: they must not get it from the kernel, so all of them block it meanwhile.
+/// Signals that the kernel keeps until they are read from a descriptor. Such a signal is directed at one thread. All
+/// kernel threads block it, so that the kernel cannot deliver it to another one.
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Returns which of the signals have not been read yet; the others are not kept any more.
+/// Returns which of the signals have not been read yet; the others are no longer kept.
 fn pending_of_kept() -> u64 {
     if KEPT.load(Ordering::Relaxed) == 0 {
         return 0;

@@ -23,7 +23,7 @@ use crate::{
     real::{Real, real},
     rewind::thread_start,
     serve,
-    signals::Queue,
+    signals::PendingSignals,
     sites::PlanSites,
     stack,
     state::{Runtime, State},
@@ -119,7 +119,7 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: the controller wrote a header; its first words never change their offsets.
     let (magic, version, total) = unsafe { ((*header).magic, (*header).version, (*header).regions.total) };
     if magic != MAGIC || version != VERSION {
-        sys::complain(
+        sys::write_stderr(
             b"unsnarl: the program was started by another version of unsnarl; rebuild with this one\n",
         );
         sys::exit(96);
@@ -184,7 +184,7 @@ unsafe fn begin(header: *mut Header) {
         polled: 0,
         picked: false,
         switch_flags: Flags::NONE,
-        signals: Queue::default(),
+        signals: PendingSignals::default(),
         listened: 0,
         kept: Vec::new(),
         timers: Timers::default(),
@@ -239,14 +239,12 @@ unsafe fn begin(header: *mut Header) {
     let runtime = Runtime { picker, state }.begin();
     if unwatched {
         end::refuse(
-            "cannot reserve address space to look for races (a limit by `ulimit -v` or `ulimit -d`, or vm.overcommit_memory = 2?); \
+            "cannot reserve address space for race detection (a limit by `ulimit -v` or `ulimit -d`, or vm.overcommit_memory = 2?); \
              remove it, or use --points sync without --fail-on race",
         );
     }
     if tid_offset.is_none() {
-        end::refuse(
-            "the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported",
-        );
+        end::refuse("cannot find thread ids in the C library; only glibc 2.34 and later is supported");
     }
     // SAFETY: only reads the auxiliary vector.
     if backend == ThreadBackend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
@@ -354,7 +352,7 @@ fn restore_environment() {
 
 /// Removes the controller's setting for the OpenMP library.
 fn remove_spin_count() {
-    // SAFETY: as in `restore_environment`.
+    // SAFETY: `environ` is an array of C strings that ends with null, and no other thread runs yet.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {

@@ -18,7 +18,7 @@ use crate::{
 use alloc::vec::Vec;
 use core::{arch::asm, ffi::c_void, ops::Range};
 
-/// Any number that is no address.
+/// An arbitrary number that is not a valid address.
 const GUARD: u64 = 0x6c62_272e_07bb_0142;
 
 /// The number of bits by which a mangled address is rotated.

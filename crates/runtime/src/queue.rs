@@ -2,7 +2,7 @@
 //!
 //! A signal wakes one of the threads that wait at that moment; the scheduler chooses which. So a signal
 //! leaves a *wake-up* at the object, each waiter that arrived before it can take it, and the one that is
-//! scheduled first does. The choice of the woken waiter is thereby part of the schedule like every other
+//! scheduled first does. The choice of the woken waiter is part of the schedule like every other
 //! choice.
 //!
 //! A waiter takes the earliest wake-up that came after it arrived. Signals leave a wake-up only if there is a

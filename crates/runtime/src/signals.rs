@@ -2,7 +2,7 @@
 //!
 //! A signal to a thread is pending at that thread, one to the process at the process. Every thread that does
 //! not block it may take it, and the one that is scheduled first does: its handler runs before its next
-//! operation. Which thread takes a signal, and where, is thereby part of the schedule like every other
+//! operation. Which thread takes a signal, and where, is part of the schedule like every other
 //! choice. The kernel is involved last: the thread that takes a signal makes the kernel send it to that
 //! thread, so that the handler finds everything as in a normal delivery (see [`crate::handlers`]).
 
@@ -114,9 +114,9 @@ pub(crate) struct SuspendedWait {
 
 /// Signals that were sent and not taken.
 #[derive(Default)]
-pub(crate) struct Queue(Vec<SentSignal>);
+pub(crate) struct PendingSignals(Vec<SentSignal>);
 
-impl Queue {
+impl PendingSignals {
     /// Adds a signal. Standard signals are queued only once.
     pub(crate) fn push(&mut self, sent: SentSignal) {
         if sent.signal >= FIRST_QUEUED || !self.0.iter().any(|other| other.signal == sent.signal) {
@@ -215,7 +215,7 @@ impl State {
     }
 
     /// Returns all signals that are pending for the running thread.
-    pub(crate) fn sent_to_me(&mut self) -> SignalSet {
+    pub(crate) fn pending_for_running_thread(&mut self) -> SignalSet {
         self.signals.set() | self.me().signals.set()
     }
 

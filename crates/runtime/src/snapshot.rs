@@ -27,7 +27,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
         (backend, saved_channel) => {
             let reason = match saved_channel {
                 Err(CannotRestore(reason)) if backend == ThreadBackend::Fibers => reason,
-                _ => "of kernel threads a fork takes only one along",
+                _ => "a fork copies only the calling kernel thread, so snapshots need fibers",
             };
             end::set_message(&mut state.log.header().end, reason.as_bytes());
             serve::answer(channel, &[0]);

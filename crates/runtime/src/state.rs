@@ -15,7 +15,7 @@ use crate::{
     log::Log,
     modules::Modules,
     queue::Queues,
-    signals::{KeptSignal, Queue, SignalSet},
+    signals::{KeptSignal, PendingSignals, SignalSet},
     sites::PlanSites,
     stack, sys,
     thread::Thread,
@@ -49,14 +49,14 @@ pub(crate) struct State {
     pub(crate) sole_runner: ThreadSet,
     /// Threads at a gate that may be closed.
     pub(crate) waiting: ThreadSet,
-    /// The number of waiting threads whose gates open without an event.
+    /// The number of waiting threads whose condition must be polled.
     pub(crate) polled: u32,
     /// True from a pick until the picked thread logs its event.
     pub(crate) picked: bool,
     /// The flags of the next event that describe the switch before it.
     pub(crate) switch_flags: Flags,
     /// Signals that were sent to the process.
-    pub(crate) signals: Queue,
+    pub(crate) signals: PendingSignals,
     /// Signals that some descriptor (`signalfd`) reports.
     pub(crate) listened: SignalSet,
     /// Signals that were handed to the kernel for such a descriptor, in order; some may have been read.

@@ -95,7 +95,7 @@ pub(crate) fn exit(status: i32) -> ! {
 }
 
 /// Writes to standard error, as much as possible.
-pub(crate) fn complain(text: &[u8]) {
+pub(crate) fn write_stderr(text: &[u8]) {
     // SAFETY: the kernel only reads the text.
     unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
 }

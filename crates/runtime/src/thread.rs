@@ -9,7 +9,7 @@ use crate::{
     hooks::{mutex::Held, stdio},
     real::real,
     rewind::thread_start,
-    signals::{Queue, SuspendedWait},
+    signals::{PendingSignals, SuspendedWait},
     stack,
     state::Runtime,
     sys, watchdog,
@@ -20,7 +20,7 @@ use unsnarl_model::{Flags, Op, ThreadIx};
 use unsnarl_sched::SpinDetector;
 
 real! {
-    fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: Start, arg: *mut c_void) -> i32;
+    fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: StartRoutine, arg: *mut c_void) -> i32;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> i32;
     fn pthread_attr_setdetachstate(attr: *mut libc::pthread_attr_t, state: i32) -> i32;
     fn pthread_attr_getdetachstate(attr: *const libc::pthread_attr_t, state: *mut i32) -> i32;
@@ -30,7 +30,7 @@ real! {
 }
 
 /// A thread's start routine.
-pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+pub(crate) type StartRoutine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 pub(crate) struct Thread {
     pub(crate) context: Context,
@@ -39,7 +39,7 @@ pub(crate) struct Thread {
     pub(crate) tid: u32,
     /// The thread's `pthread_t`.
     pub(crate) handle: usize,
-    pub(crate) start: Option<Start>,
+    pub(crate) start: Option<StartRoutine>,
     /// True for C11 threads, whose routine returns an int.
     pub(crate) returns_int: bool,
     pub(crate) arg: *mut c_void,
@@ -82,7 +82,7 @@ pub(crate) struct Thread {
     /// Its signal mask; valid while it does not run, or if no mask was ever changed.
     pub(crate) mask: u64,
     /// Signals that were sent to this thread.
-    pub(crate) signals: Queue,
+    pub(crate) signals: PendingSignals,
     /// True if it must check, at its turn, for a pending signal or an asynchronous cancellation.
     pub(crate) must_check_signals: bool,
     /// True if the handler that ran last restarts the operation it interrupted.
@@ -169,7 +169,7 @@ impl Thread {
             undivided: 0,
             awaited: Vec::new(),
             mask: 0,
-            signals: Queue::default(),
+            signals: PendingSignals::default(),
             must_check_signals: false,
             restarts: false,
             interrupted: false,
@@ -185,7 +185,7 @@ impl Thread {
 pub(crate) struct ThreadRequest {
     pub(crate) handle: *mut usize,
     pub(crate) attr: *const libc::pthread_attr_t,
-    pub(crate) start: Start,
+    pub(crate) start: StartRoutine,
     pub(crate) arg: *mut c_void,
     pub(crate) returns_int: bool,
 }

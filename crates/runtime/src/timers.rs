@@ -10,7 +10,7 @@ use crate::{
     signals::{Info, SentSignal},
     state::{Runtime, State},
     sys,
-    thread::{Pending, Start, ThreadRequest},
+    thread::{Pending, StartRoutine, ThreadRequest},
     turn::Turn,
 };
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(crate) enum TimerAction {
     /// Sends a signal to a thread or to the process, with this information for its handler.
     Signal { signal: i32, to: Option<ThreadIx>, info: Info },
     /// Starts a thread that runs a function.
-    Thread { function: Start, value: *mut c_void },
+    Thread { function: StartRoutine, value: *mut c_void },
     /// Counts expirations for the readers of a descriptor.
     Count { fd: i32 },
 }
@@ -196,7 +196,7 @@ impl Runtime {
         }
     }
 
-    fn call_in_thread(&mut self, function: Start, value: *mut c_void) {
+    fn call_in_thread(&mut self, function: StartRoutine, value: *mut c_void) {
         let mut handle = 0;
         let request = ThreadRequest {
             handle: &raw mut handle,

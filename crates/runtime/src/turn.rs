@@ -496,7 +496,7 @@ impl crate::state::State {
             }
             match self.holder(at) {
                 Some(holder) if holder == thread => {
-                    end::deadlock(self, "threads wait for each other in a circle")
+                    end::deadlock(self, "threads wait for each other in a cycle")
                 }
                 Some(holder) if !self.threads[holder.index()].ended && self.waiting.contains(holder) => {
                     at = holder

@@ -32,7 +32,7 @@ impl SpinDetector {
         }
     }
 
-    /// Returns whether the thread repeats the same fruitless operation over and over.
+    /// Returns whether the thread repeats the same fruitless operation again and again.
     #[must_use]
     #[inline]
     pub const fn is_spinning(&self) -> bool {
@@ -60,7 +60,7 @@ pub const fn changes_nothing(op: Op, flags: Flags) -> bool {
         | Op::FileLock
         | Op::ChildWait => flags.has(Flags::FAILED),
         Op::FutexWake | Op::Point => true,
-        // The operation alone: the handler's effects are separate operations.
+        // Only the operation counts here; the handler's effects are operations of their own.
         Op::SigHandle | Op::TimerFire => true,
         Op::FdWait => !flags.has(Flags::TIMED_OUT),
         _ => false,

@@ -43,7 +43,7 @@ pub struct Chess {
     done: Option<(u32, u64)>,
     /// True if backtrack points were dropped because of the bound.
     bound_reached: bool,
-    /// Why no stronger claim is possible.
+    /// The reason why no stronger claim is possible.
     incomplete_reason: Option<IncompleteReason>,
 }
 

@@ -56,7 +56,7 @@ pub trait Strategy: std::fmt::Debug {
     }
 }
 
-/// Why a search cannot claim to have covered all schedules.
+/// The reason why a search cannot claim to have covered all schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteReason {
     /// There were this many threads, more than can be distinguished ([`Choice::THREADS`]): the search

@@ -1,4 +1,4 @@
-//! How an operation ended.
+//! The ends of operations.
 
 use crate::Enabled;
 use unsnarl_model::{Event, Flags};

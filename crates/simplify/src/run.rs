@@ -30,7 +30,7 @@ pub trait Runner {
     /// beyond the accepted one are discarded. So the result does not depend on how many run at once.
     ///
     /// # Errors
-    /// As for [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     fn run_until(
         &mut self,
         plans: &[Plan],

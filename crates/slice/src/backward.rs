@@ -4,7 +4,7 @@
 //! back to the beginning finds them in the order in which they are needed: pending uses
 //! ([`crate::pending_uses`]) are resolved by the latest writer, whose own reads become pending in turn.
 //!
-//! Control dependence (not spelt out in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA
+//! Control dependence (not described in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA
 //! 2007): an instruction depends on the latest earlier branch, in the same activation of its function, that
 //! controls its block; if there is none, on the call that began the activation. Walking backwards, a return
 //! enters an activation and a call leaves it.
@@ -67,9 +67,9 @@ impl Criterion {
 
 /// An activation of a function.
 #[derive(Debug, Default)]
-struct Level {
+struct Activation {
     /// Executed blocks whose controlling branch is still to be found.
-    demands: Vec<Demand>,
+    demands: Vec<PendingControl>,
     /// The instruction that was executed next.
     next: Option<InstructionIx>,
     /// Functions that did not return: all with a stack below this address.
@@ -77,7 +77,7 @@ struct Level {
 }
 
 #[derive(Debug)]
-struct Demand {
+struct PendingControl {
     block: u32,
     function: u32,
     consumer: Consumer,
@@ -87,7 +87,7 @@ struct BackwardWalk<'a> {
     control: &'a mut dyn Control,
     pending_uses: PendingUses,
     /// By thread, innermost last.
-    levels: Hashed<u16, Vec<Level>>,
+    levels: Hashed<u16, Vec<Activation>>,
     /// Steps that are certainly in the slice, with the reason.
     awaited: BTreeMap<u64, Vec<Reason>>,
     /// Uses that become pending at a step.
@@ -152,9 +152,9 @@ impl BackwardWalk<'_> {
 
     /// Tracks activations, and finds the steps that this step controls.
     fn control(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
-        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
+        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
         match step.flow {
-            Flow::Return => levels.push(Level::default()),
+            Flow::Return => levels.push(Activation::default()),
             Flow::Unwound { stack, by } => {
                 // Everything that follows depends on the throw, in addition to its other control dependences.
                 let demands = levels.last().map_or(&[][..], |level| &level.demands);
@@ -163,7 +163,7 @@ impl BackwardWalk<'_> {
                     self.awaited.entry(by).or_default().extend(because);
                 }
                 if stack.is_some() {
-                    levels.push(Level { unwound: stack, ..Level::default() });
+                    levels.push(Activation { unwound: stack, ..Activation::default() });
                 }
                 return;
             }
@@ -172,7 +172,7 @@ impl BackwardWalk<'_> {
                 if let Some(limit) = level.unwound {
                     if stack < limit {
                         // A call by one of the functions that did not return.
-                        levels.push(Level { unwound: Some(limit), ..Level::default() });
+                        levels.push(Activation { unwound: Some(limit), ..Activation::default() });
                     } else if stack > limit {
                         // The call of the very function that control returned to.
                         level.demands.extend(levels.pop().unwrap_or_default().demands);
@@ -180,13 +180,13 @@ impl BackwardWalk<'_> {
                 }
                 reasons.extend(level.demands.into_iter().map(|demand| Reason::Calls(demand.consumer)));
                 if levels.is_empty() {
-                    levels.push(Level::default());
+                    levels.push(Activation::default());
                 }
             }
             Flow::Begin(by) => {
                 let level = levels.pop().unwrap_or_default();
                 if levels.is_empty() {
-                    levels.push(Level::default());
+                    levels.push(Activation::default());
                 }
                 if let Some(by) = by.filter(|_| !level.demands.is_empty()) {
                     let because = level.demands.into_iter().map(|demand| Reason::Calls(demand.consumer));
@@ -251,11 +251,11 @@ impl BackwardWalk<'_> {
         step.reads.iter().for_each(|&span| self.pending_uses.add_memory(span, consumer));
         let block = self.control.block(step.place);
         let function = self.control.function(step.place);
-        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
+        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
         if let Some(level) = levels.last_mut()
             && !level.demands.iter().any(|demand| demand.block == block)
         {
-            level.demands.push(Demand { block, function, consumer });
+            level.demands.push(PendingControl { block, function, consumer });
         }
         self.slice.add(step, reasons);
     }

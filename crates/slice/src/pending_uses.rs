@@ -16,7 +16,7 @@ pub struct Consumer {
     pub step: u64,
 }
 
-/// How a value was passed.
+/// The way in which a value was passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataPath {
     /// A register.

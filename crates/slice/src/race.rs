@@ -44,7 +44,7 @@ pub(crate) struct Clocks<'a> {
     done: u64,
 }
 
-/// How two accesses are ordered.
+/// The order of two accesses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OrderedBy {
     No,

@@ -4,7 +4,7 @@ use crate::{Consumer, DataPath, InstructionIx, Step, StepSet};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 
-/// Why a step is in a slice.
+/// The reason why a step is in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// It is the criterion.

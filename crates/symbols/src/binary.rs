@@ -82,7 +82,7 @@ pub struct Binary {
     pub is_go: bool,
 }
 
-/// Why a file could not be inspected.
+/// The reason why a file could not be inspected.
 #[derive(Debug, Error)]
 #[error("cannot read {path}: {cause}")]
 pub struct ReadError {
@@ -329,7 +329,7 @@ pub fn is_instrumented(path: &Path) -> bool {
 /// Returns the kind of a file with respect to running it.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn elf_kind(path: &Path) -> Result<ElfKind, ReadError> {
     Binary::read(path).map(|binary| binary.kind)
 }

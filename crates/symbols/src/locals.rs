@@ -30,7 +30,7 @@ pub enum VariableLocation {
     Static(u64),
 }
 
-/// Why a variable has no known location.
+/// The reason why a variable has no known location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLocation {
     /// No variable of this name is visible from there.

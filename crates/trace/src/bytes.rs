@@ -3,10 +3,10 @@
 //! Reading trusts nothing: every length is compared with the remaining bytes, using the minimum size of an
 //! element, before anything is allocated.
 
-/// Why bytes are malformed.
-pub(crate) type Malformed = &'static str;
+/// The reason why bytes are malformed.
+pub(crate) type CodecError = &'static str;
 
-const ENDS_EARLY: Malformed = "it ends too early";
+const ENDS_EARLY: CodecError = "it ends too early";
 
 /// A type that is written to a trace file.
 pub(crate) trait Codec: Sized {
@@ -14,7 +14,7 @@ pub(crate) trait Codec: Sized {
     const LEAST: usize;
 
     fn put(&self, out: &mut Vec<u8>);
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed>;
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError>;
 
     /// Writes many values; a type whose values are their own bytes can do better than one by one.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
@@ -22,7 +22,7 @@ pub(crate) trait Codec: Sized {
     }
 
     /// Reads `count` values; `count` has been compared with the remaining bytes.
-    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, CodecError> {
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {
             all.push(Self::take(from)?);
@@ -42,24 +42,24 @@ impl<'a> ByteCursor<'a> {
         Self { left: bytes }
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
         let (taken, left) = self.left.split_at_checked(count).ok_or(ENDS_EARLY)?;
         self.left = left;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
         let (&taken, left) = self.left.split_first_chunk().ok_or(ENDS_EARLY)?;
         self.left = left;
         Ok(taken)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn byte(&mut self) -> Result<u8, CodecError> {
         self.array().map(|[byte]| byte)
     }
 
     /// Reads seven bits per byte, the lowest first; the eighth bit says that more follow.
-    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn varint(&mut self) -> Result<u64, CodecError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -75,12 +75,12 @@ impl<'a> ByteCursor<'a> {
         Err("a number is too large")
     }
 
-    pub(crate) fn zigzag(&mut self) -> Result<i64, Malformed> {
+    pub(crate) fn zigzag(&mut self) -> Result<i64, CodecError> {
         self.varint().map(|code| (code >> 1).cast_signed() ^ -(code & 1).cast_signed())
     }
 
     /// Reads the number of elements that follow, each of at least `least` bytes.
-    pub(crate) fn length(&mut self, least: usize) -> Result<usize, Malformed> {
+    pub(crate) fn length(&mut self, least: usize) -> Result<usize, CodecError> {
         let length = u64::from_le_bytes(self.array()?);
         usize::try_from(length)
             .ok()
@@ -89,7 +89,7 @@ impl<'a> ByteCursor<'a> {
     }
 
     /// Checks that nothing is left over.
-    pub(crate) fn finish(self) -> Result<(), Malformed> {
+    pub(crate) fn finish(self) -> Result<(), CodecError> {
         if self.left.is_empty() { Ok(()) } else { Err("it goes on after its end") }
     }
 }
@@ -118,7 +118,7 @@ impl Codec for u8 {
         out.push(*self);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         from.byte()
     }
 
@@ -126,7 +126,7 @@ impl Codec for u8 {
         out.extend_from_slice(all);
     }
 
-    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, CodecError> {
         from.bytes(count).map(<[u8]>::to_vec)
     }
 }
@@ -138,7 +138,7 @@ impl Codec for u16 {
         out.extend_from_slice(&self.to_le_bytes());
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         from.array().map(Self::from_le_bytes)
     }
 }
@@ -150,7 +150,7 @@ impl Codec for u32 {
         put_varint(u64::from(*self), out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         from.varint()?.try_into().map_err(|_| "a number is too large")
     }
 }
@@ -162,7 +162,7 @@ impl Codec for u64 {
         put_varint(*self, out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         from.varint()
     }
 }
@@ -174,7 +174,7 @@ impl Codec for i32 {
         put_zigzag(i64::from(*self), out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         from.zigzag()?.try_into().map_err(|_| "a number is too large")
     }
 }
@@ -186,7 +186,7 @@ impl Codec for bool {
         out.push(u8::from(*self));
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         match from.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -203,7 +203,7 @@ impl<T: Codec> Codec for Option<T> {
         self.iter().for_each(|some| some.put(out));
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         if bool::take(from)? { T::take(from).map(Some) } else { Ok(None) }
     }
 }
@@ -216,7 +216,7 @@ impl<T: Codec> Codec for Vec<T> {
         T::put_all(self, out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         let count = from.length(T::LEAST)?;
         T::take_all(count, from)
     }
@@ -230,7 +230,7 @@ impl Codec for String {
         out.extend_from_slice(self.as_bytes());
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Self::from_utf8(Vec::take(from)?).map_err(|_| "a text is not UTF-8")
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     fn there_and_back<T: Codec + PartialEq + std::fmt::Debug>(value: T) {
         let mut bytes = Vec::new();
         value.put(&mut bytes);
-        assert!(bytes.len() >= T::LEAST, "{value:?} takes fewer bytes than the least");
+        assert!(bytes.len() >= T::LEAST, "{value:?} takes fewer bytes than its minimum");
         let mut cursor = ByteCursor::new(&bytes);
         assert_eq!(T::take(&mut cursor), Ok(value));
         cursor.finish().unwrap();

@@ -63,7 +63,7 @@ fn check_prefix(prefix: &Prefix) -> CheckResult {
     }
     require(
         prefix.actions.is_empty() || prefix.actions.len() as u64 == points,
-        "it has neither no actions nor one for each point",
+        "the number of actions does not match the number of points",
     )?;
     prefix.actions.iter().filter_map(|planned| planned.action()).try_for_each(|action| {
         let exists = usize::from(action.site.module.0) < prefix.modules.len();

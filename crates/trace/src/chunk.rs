@@ -4,9 +4,9 @@
 //! one that followed last time, and the predicted operation is the last one at that site. Before anything is
 //! known, the prediction is the next new site (sites are numbered as they appear) and an address near the
 //! last one. A column holds the prediction errors: mostly zeros, which compress to almost nothing.
-//! Predictions start afresh with each chunk.
+//! Predictions start again with each chunk.
 
-use crate::bytes::{ByteCursor, Malformed, put_length, put_varint, put_zigzag};
+use crate::bytes::{ByteCursor, CodecError, put_length, put_varint, put_zigzag};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
 /// The number of events per chunk; only the last chunk has fewer.
@@ -124,7 +124,7 @@ pub(crate) fn take(
     sites: usize,
     bytes: &[u8],
     events: &mut Vec<Event>,
-) -> Result<(), Malformed> {
+) -> Result<(), CodecError> {
     let mut all = ByteCursor::new(bytes);
     let mut columns: [ByteCursor<'_>; COLUMNS] = std::array::from_fn(|_| ByteCursor::new(&[]));
     for column in &mut columns {

@@ -3,7 +3,7 @@
 use crate::{Inconsistent, Section};
 use std::{io, path::PathBuf};
 
-/// Why bytes are not a trace. Each message continues a sentence that starts with the name of the file.
+/// The reason why bytes are not a trace. Each message continues a sentence that starts with the name of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -50,7 +50,7 @@ pub enum DecodeError {
     Io(#[source] io::Error),
 }
 
-/// Why a trace file could not be loaded.
+/// The reason why a trace file could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -72,7 +72,7 @@ pub enum LoadError {
     },
 }
 
-/// Why a trace could not be saved.
+/// The reason why a trace could not be saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {

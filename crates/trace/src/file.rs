@@ -51,7 +51,7 @@ pub fn check_writable(path: &Path) -> Result<(), SaveError> {
         Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         // A pipe is not opened: its reader would see that.
         Ok(there) if !there.is_file() => Ok(()),
-        _ => Draft::create(path).map(drop),
+        _ => TemporaryFile::create(path).map(drop),
     };
     writable.map_err(|reason| SaveError::Write { path: path.into(), reason })
 }
@@ -68,7 +68,7 @@ pub fn write_atomically(
     let (draft, file) = if is_special {
         (None, File::options().write(true).open(path)?)
     } else {
-        let (draft, file) = Draft::create(path)?;
+        let (draft, file) = TemporaryFile::create(path)?;
         (Some(draft), file)
     };
     let mut out = BufWriter::new(file);
@@ -84,19 +84,19 @@ pub fn scratch(beside: &Path) -> io::Result<File> {
     // The directory of a pipe or of `/dev/null` is no place for files.
     let is_special = fs::metadata(beside).is_ok_and(|there| !there.is_file());
     let elsewhere = std::env::temp_dir().join("unsnarl");
-    let path = Draft::name(if is_special { &elsewhere } else { beside });
+    let path = TemporaryFile::name(if is_special { &elsewhere } else { beside });
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     fs::remove_file(&path)?;
     Ok(file)
 }
 
 /// An unfinished file, which is removed unless it is published.
-struct Draft {
+struct TemporaryFile {
     path: PathBuf,
     published: bool,
 }
 
-impl Draft {
+impl TemporaryFile {
     /// Creates the draft in the target's directory, because renaming is atomic only within one file system.
     fn create(target: &Path) -> io::Result<(Self, File)> {
         let path = Self::name(target);
@@ -120,7 +120,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.published {
             // A draft that cannot be removed stays: the earlier error is the one to report.

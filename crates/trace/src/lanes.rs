@@ -25,7 +25,7 @@ const EVENT: usize = 27;
 pub struct Lanes<F> {
     file: F,
     end: u64,
-    lanes: Vec<Lane>,
+    lanes: Vec<ThreadEvents>,
     /// The number of events of a thread that are written at once.
     at_once: usize,
     packer: zstd::bulk::Compressor<'static>,
@@ -34,7 +34,7 @@ pub struct Lanes<F> {
 }
 
 #[derive(Default)]
-struct Lane {
+struct ThreadEvents {
     /// The written blocks: position, number of bytes, number of events.
     spill: VecDeque<(u64, usize, usize)>,
     /// Events added since the last block.
@@ -58,7 +58,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
         Ok(Self {
             file,
             end: 0,
-            lanes: (0..threads).map(|_| Lane::default()).collect(),
+            lanes: (0..threads).map(|_| ThreadEvents::default()).collect(),
             at_once: (MAX_BUFFERED / threads.max(1)).clamp(MIN_SPILL, MAX_SPILL),
             packer: zstd::bulk::Compressor::new(1)?,
             unpacker: zstd::bulk::Decompressor::new()?,
@@ -90,7 +90,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
     /// Returns the next event of a thread without removing it; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn peek(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
         let lane = self.lanes.get_mut(thread.index()).ok_or_else(unknown)?;
         if lane.taken == lane.next.len() {
@@ -117,7 +117,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
     /// Removes and returns the next event of a thread; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn take(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
         let event = self.peek(thread)?;
         self.lanes[thread.index()].taken += usize::from(event.is_some());

@@ -1,6 +1,6 @@
 //! The encoding of everything but the events: the fields and their order.
 
-use crate::bytes::{ByteCursor, Codec, Malformed, put_length, put_zigzag};
+use crate::bytes::{ByteCursor, Codec, CodecError, put_length, put_zigzag};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
     Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program, RunLimits,
@@ -17,7 +17,7 @@ macro_rules! fields {
                 $(self.$field.put(out);)*
             }
 
-            fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
                 Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($elsewhere: Default::default(),)? })
             }
         }
@@ -67,7 +67,7 @@ impl Codec for Input {
         self.bytes.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(Self {
             thread: ThreadId::take(from)?,
             op: Op::take(from)?,
@@ -91,7 +91,7 @@ impl Codec for PlannedAction {
         self.action().unwrap_or(&RUN_UNTIL_BLOCKED).put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         let action = Action::take(from)?;
         Ok(if action == RUN_UNTIL_BLOCKED { Self::RunUntilBlocked } else { Self::Execute(action) })
     }
@@ -105,7 +105,7 @@ impl Codec for Site {
         self.offset.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(Self { module: ModuleIx::take(from)?, offset: u64::take(from)? })
     }
 
@@ -119,7 +119,7 @@ impl Codec for Site {
         }
     }
 
-    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, CodecError> {
         let mut all = Vec::with_capacity(count);
         let mut before = 0_u64;
         for _ in 0..count {
@@ -141,7 +141,7 @@ macro_rules! numbers {
                 out.push(match self { $(Self::$variant => $number,)* });
             }
 
-            fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
                 match from.byte()? {
                     $($number => Ok(Self::$variant),)*
                     _ => Err(concat!("it has no such ", stringify!($name))),
@@ -183,7 +183,7 @@ impl Codec for Policy {
         }
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(match from.byte()? {
             0 => Self::Stop,
             1 => Self::Fair,
@@ -203,7 +203,7 @@ impl<T: Codec> Codec for [T; 2] {
         self.iter().for_each(|one| one.put(out));
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok([T::take(from)?, T::take(from)?])
     }
 }
@@ -215,7 +215,7 @@ impl Codec for Op {
         out.push(*self as u8);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Self::from_number(from.byte()?).ok_or("it has no such operation")
     }
 }
@@ -227,7 +227,7 @@ impl Codec for ThreadIx {
         self.0.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         u16::take(from).map(Self)
     }
 }
@@ -239,7 +239,7 @@ impl Codec for ModuleIx {
         self.0.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         u16::take(from).map(Self)
     }
 }
@@ -252,7 +252,7 @@ impl Codec for ThreadId {
         u32::put_all(self.path(), out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Vec::take(from).map(Self::from_path)
     }
 }
@@ -279,7 +279,7 @@ impl Codec for OutcomeKind {
         detail.iter().for_each(|detail: &i32| detail.put(out));
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok(match from.byte()? {
             0 => Self::Exit(i32::take(from)?),
             1 => Self::Deadlock,

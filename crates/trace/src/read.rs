@@ -2,7 +2,7 @@
 
 use crate::{
     CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, PROGRAM_WARNINGS, Section,
-    bytes::{ByteCursor, Codec, Malformed},
+    bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
     section::{SectionReader, most_in},
     upgrade::{SELF_CONTAINED, Upgrade},
@@ -184,7 +184,7 @@ impl Codec for Fixed {
         out.extend_from_slice(&self.0.to_le_bytes());
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         from.array().map(u64::from_le_bytes).map(Self)
     }
 }
@@ -197,7 +197,7 @@ impl<A: Codec, B: Codec> Codec for (A, B) {
         self.1.put(out);
     }
 
-    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
         Ok((A::take(from)?, B::take(from)?))
     }
 }

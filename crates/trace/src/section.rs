@@ -223,7 +223,7 @@ impl<R: Read> SectionReader<R> {
             let mut bytes = [0; HEADER];
             self.fill(section, &mut bytes)?;
             let header =
-                SectionHeader::parse(bytes).ok_or(corrupt("the checksum of its header does not fit"))?;
+                SectionHeader::parse(bytes).ok_or(corrupt("the checksum of its header does not match"))?;
             let padding = header.tag == Section::Padding.tag();
             if header.tag != section.tag() && !padding {
                 return Err(corrupt("another section is in its place"));
@@ -238,7 +238,7 @@ impl<R: Read> SectionReader<R> {
                 return Err(DecodeError::Truncated { section });
             }
             if crc32fast::hash(&self.packed) != header.checksum {
-                return Err(corrupt("its checksum does not fit"));
+                return Err(corrupt("its checksum does not match"));
             }
             self.budget.spend(header.unpacked, header.packed);
             if padding {
@@ -249,7 +249,7 @@ impl<R: Read> SectionReader<R> {
             self.unpacked.reserve_exact(length);
             match self.unpacker.decompress_to_buffer(&self.packed, &mut self.unpacked) {
                 Ok(unpacked) if unpacked == length => return Ok(&self.unpacked),
-                _ => return Err(corrupt("it does not unpack to what it should")),
+                _ => return Err(corrupt("it does not unpack to the recorded size")),
             }
         }
     }

@@ -113,7 +113,7 @@ fn decompression_bomb_is_rejected() {
 fn worst_case_traces_stay_within_memory_limit() {
     let mut same = looping::trace(1);
     same.events = vec![same.events[0]; 1_000_000];
-    check("one event over and over", &encode(&same));
+    check("one event repeated", &encode(&same));
 
     let mut plan = looping::trace(1);
     plan.plan = plan.replay_plan();
@@ -121,12 +121,12 @@ fn worst_case_traces_stay_within_memory_limit() {
     plan.plan.prefix.actions = vec![action; 1_000_000];
     plan.plan.prefix.segments = vec![Segment { thread: ThreadIx(0), points: 1 }; 1_000_000];
     assert!(decode(&encode(&plan)).is_ok());
-    check("one action over and over", &encode(&plan));
+    check("one action repeated", &encode(&plan));
 
     let mut empty = looping::trace(1);
     empty.program.args = vec![Vec::new(); 2_000_000];
     empty.program.env = vec![Vec::new(); 2_000_000];
-    check("nothing over and over", &encode(&empty));
+    check("nothing repeated", &encode(&empty));
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::io::Cursor;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
 use unsnarl_trace::{
     decode, encode,
-    std_format::{Imported, export, export_with_names, import, import_streaming},
+    std_format::{ImportedTrace, export, export_with_names, import, import_streaming},
 };
 
-fn read(text: &str) -> Imported {
+fn read(text: &str) -> ImportedTrace {
     import(text.as_bytes()).unwrap()
 }
 
@@ -21,13 +21,13 @@ fn written(trace: &Trace) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn written_with_names(imported: &Imported) -> String {
+fn written_with_names(imported: &ImportedTrace) -> String {
     let mut text = Vec::new();
     export_with_names(&imported.trace, &imported.names, &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
-fn notes(imported: &Imported) -> Vec<String> {
+fn notes(imported: &ImportedTrace) -> Vec<String> {
     imported.notes.iter().map(ToString::to_string).collect()
 }
 
@@ -76,7 +76,7 @@ fn trace_without_names_round_trips_up_to_renaming() {
     imported.trace.names.clear();
     let renamed = written(&imported.trace);
     assert_eq!(renamed.lines().nth(3).unwrap(), "main|acq(9223372036854775810)|2", "a name becomes a number");
-    let Imported { mut trace, .. } = read(&renamed);
+    let ImportedTrace { mut trace, .. } = read(&renamed);
     trace.names.clear();
     assert_eq!(trace, imported.trace, "and means the same");
 }
@@ -130,7 +130,7 @@ T1|fork(T2)|7
         [
             "line 2: T1 takes lock L, which it holds already",
             "line 4: T2 takes lock L, which T1 holds",
-            "line 7: T1 gives up lock L, which it does not hold",
+            "line 7: T1 releases lock L, which it does not hold",
             "line 8: T1 forks T2, which exists already",
         ]
     );

@@ -207,6 +207,7 @@ impl Header {
                 diverged_point: 0,
                 diverged_thread: 0,
                 diverged_op: 0,
+                signal_code: 0,
                 message: [0; MAX_MESSAGE],
             },
         }
@@ -367,7 +368,7 @@ pub struct End {
     pub thread: u32,
     /// The length of the message in bytes.
     pub message_len: u32,
-    /// The address at fault.
+    /// The address at fault, if the signal's code says that the kernel knows it.
     pub addr: u64,
     /// The code address.
     pub pc: u64,
@@ -377,6 +378,8 @@ pub struct End {
     pub diverged_thread: u32,
     /// 1 + the number of its pending operation instead; 0 if it could not run.
     pub diverged_op: u32,
+    /// The signal's code (`si_code`).
+    pub signal_code: i32,
     /// The last message of the program or of the runtime.
     pub message: [u8; MAX_MESSAGE],
 }

@@ -18,7 +18,7 @@ const RUNS: usize = 10_000;
 /// Recordings of each mode.
 const SEEDS: usize = 10;
 
-/// How the program is built.
+/// The build of the program.
 #[derive(Clone, Copy)]
 enum Build {
     Plain,
@@ -26,7 +26,7 @@ enum Build {
     Cpp,
 }
 
-/// How traces are made and replayed.
+/// The way in which traces are made and replayed.
 struct Mode {
     name: &'static str,
     build: Build,
@@ -36,12 +36,12 @@ struct Mode {
     is_busy: bool,
     /// Kinds of memory that may differ, according to docs/limits.md.
     without: &'static [&'static str],
-    how: How,
+    how: RecordingSource,
 }
 
 /// The source of the recording.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+enum RecordingSource {
     Record,
     /// A search, whose runs are forked or rewound processes.
     Explore,
@@ -54,7 +54,7 @@ const NORMAL: Mode = Mode {
     tunables: None,
     is_busy: false,
     without: &["XSAVE header"],
-    how: How::Record,
+    how: RecordingSource::Record,
 };
 
 const MODES: [Mode; 11] = [
@@ -84,7 +84,7 @@ const MODES: [Mode; 11] = [
     },
     Mode {
         name: "found by explore",
-        how: How::Explore,
+        how: RecordingSource::Explore,
         without: &["stack", "heap", "XSAVE header"],
         ..NORMAL
     },
@@ -178,23 +178,23 @@ impl Bench {
         let mut command = Command::new(&self.unsnarl);
         let seed = seed.to_string();
         match mode.how {
-            How::Record => {
+            RecordingSource::Record => {
                 command.args(["record", "--threads", mode.threads, "--seed", &seed, "-o", "t.snarl", "--"]);
             }
             // One run at a time, because they share the file.
-            How::Explore => {
+            RecordingSource::Explore => {
                 command.args(["explore", "--json", "--strategy", "random", "--runs", "1000", "-j", "1"]);
                 command.args(["--seed", &seed, "--"]);
             }
         }
         command.arg(format!("./{}", mode.build.program())).arg("probes.txt");
-        command.args((mode.how == How::Explore).then_some("fail"));
+        command.args((mode.how == RecordingSource::Explore).then_some("fail"));
         command.args(mode.without.iter().flat_map(|memory| ["without", memory]));
         if let Some(tunables) = mode.tunables {
             command.env("GLIBC_TUNABLES", tunables);
         }
         let made = command.current_dir(&self.directory).stdin(Stdio::null()).output()?;
-        if mode.how == How::Record {
+        if mode.how == RecordingSource::Record {
             let said = String::from_utf8_lossy(&made.stderr);
             ensure!(made.status.success(), "the recording failed: {said}");
         } else {

@@ -41,7 +41,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// How servers are run.
+/// The tool under which servers run.
 pub(super) struct Host<'a> {
     pub(super) unsnarl: &'a Path,
     pub(super) directory: &'a Path,

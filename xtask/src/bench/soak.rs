@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 10] = [
 ];
 
 /// Result of a search, and observations while it ran.
-pub(super) struct Searched {
+pub(super) struct SoakSearch {
     pub(super) report: Value,
     /// Peak private memory, in KiB.
     pub(super) memory: u64,
@@ -56,7 +56,7 @@ pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
         let source = workspace.root.join("programs/c").join(program).with_extension("c");
         let path = compile(&unsnarl, &source, &directory)?;
         let quarter = search(&unsnarl, &path, "portfolio", runs / 4, &directory)?;
-        let Searched { report, memory, zombies } = search(&unsnarl, &path, "portfolio", runs, &directory)?;
+        let SoakSearch { report, memory, zombies } = search(&unsnarl, &path, "portfolio", runs, &directory)?;
         let failures = report["failures"].as_array().cloned().unwrap_or_default();
         let replayed = failures.iter().filter(|failure| replays(&unsnarl, failure, &directory)).count();
         let made = report["runs"].as_u64().unwrap_or(0);
@@ -104,7 +104,7 @@ pub(super) fn search(
     strategy: &str,
     runs: u64,
     directory: &Path,
-) -> Result<Searched> {
+) -> Result<SoakSearch> {
     let mut search = Command::new(unsnarl)
         .args([
             "explore",
@@ -130,7 +130,7 @@ pub(super) fn search(
     let (memory, zombies) = watch(&mut search)?;
     let printed = printed.join().ok().context("a reader that ends")??;
     let report = serde_json::from_slice(&printed).context("explore prints JSON")?;
-    Ok(Searched { report, memory, zombies })
+    Ok(SoakSearch { report, memory, zombies })
 }
 
 /// Observes a process until it ends: its peak memory, and the number of zombies that stayed. Each child is one for a

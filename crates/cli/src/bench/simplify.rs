@@ -67,7 +67,7 @@ impl BenchSimplify {
             }
             let plan = Plan { tail: Policy::Random, seed, ..Plan::default() };
             let run = executor.run(&plan)?;
-            // Nobody simplifies the million events of a livelock.
+            // Livelocks are skipped: their traces are too long to simplify.
             if !run.is_clean() && run.events() < 20_000 {
                 traces.extend(Some(run.trace()).filter(|trace| trace.outcome.is_failure()));
             }

@@ -87,6 +87,19 @@ pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// A search strategy with its parameter.
+enum StrategyChoice {
+    Random,
+    Pos,
+    /// Random priorities with this bug depth.
+    Pct(u32),
+    Race,
+    Novelty,
+    /// All schedules with at most this many preemptions.
+    Chess(u32),
+    Portfolio,
+}
+
 /// Result of a search.
 #[derive(Default)]
 pub(crate) struct SearchReport {
@@ -98,7 +111,7 @@ pub(crate) struct SearchReport {
     /// Runs that ended normally but with warnings, and the first of them.
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
-    /// Those of them that `--fail-on misuse` makes failures.
+    /// The number of these runs that `--fail-on misuse` would count as failures.
     pub(crate) misused: u64,
     pub(crate) interrupted: bool,
     completeness: Option<CompleteSearch>,
@@ -196,7 +209,7 @@ impl RunResult {
 
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
-        self.options.check_outputs()?;
+        self.options.check()?;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
         let bar = progress(self.options.runs, self.options.run.json);
@@ -214,8 +227,10 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
 }
 
 impl SearchOptions {
-    /// Checks before the first run that everything can be written that the search may find.
-    pub(crate) fn check_outputs(&self) -> Result<()> {
+    /// Checks before the first run that the options are valid, and that everything can be written that the search may
+    /// find.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.strategy_choice()?;
         traces::check(self.run.output.as_deref())?;
         self.junit.as_deref().map_or(Ok(()), traces::check_file)
     }
@@ -289,25 +304,45 @@ impl SearchOptions {
         let plan = self.run.plan(&points, program, Policy::Random, self.seed)?;
         // Conflict detection costs little if accesses are observed anyway.
         let plan = Plan { conflicts: plan.conflicts || points != PointSet::Sync, ..plan };
-        let plan = checkpoint::respect(plan, program, settings)?;
-        let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
-        let wrong = || {
-            let there = "random, pct[:D], pos, race, novelty, chess[:K], portfolio";
-            UsageError(format!("no strategy `{}`: there are {there}", self.strategy))
-        };
-        let strategy: Box<dyn Strategy> = match (name, figure) {
-            ("random", "") => Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
-            ("pos", "") => Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
-            ("pct", "") => Box::new(Pct::new(plan.clone(), 3)),
-            ("pct", depth) => Box::new(Pct::new(plan.clone(), depth.parse().map_err(|_| wrong())?)),
-            ("race", "") => Box::new(RaceDirected::new(plan.clone())),
-            ("novelty", "") => Box::new(Novelty::new(plan.clone())),
-            ("chess", "") => Box::new(Chess::new(plan.clone(), 2)),
-            ("chess", bound) => Box::new(Chess::new(plan.clone(), bound.parse().map_err(|_| wrong())?)),
-            ("portfolio", "") => Box::new(Portfolio::new(&plan)),
-            _ => return Err(wrong().into()),
+        let plan = checkpoint::start_at_checkpoint(plan, program, settings)?;
+        let strategy: Box<dyn Strategy> = match self.strategy_choice()? {
+            StrategyChoice::Random => Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
+            StrategyChoice::Pos => Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
+            StrategyChoice::Pct(depth) => Box::new(Pct::new(plan.clone(), depth)),
+            StrategyChoice::Race => Box::new(RaceDirected::new(plan.clone())),
+            StrategyChoice::Novelty => Box::new(Novelty::new(plan.clone())),
+            StrategyChoice::Chess(bound) => Box::new(Chess::new(plan.clone(), bound)),
+            StrategyChoice::Portfolio => Box::new(Portfolio::new(&plan)),
         };
         Ok(unsnarl_search::Search::new(strategy, plan.places))
+    }
+
+    /// Parses `--strategy`.
+    fn strategy_choice(&self) -> Result<StrategyChoice, UsageError> {
+        let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
+        Ok(match (name, figure) {
+            ("random", "") => StrategyChoice::Random,
+            ("pos", "") => StrategyChoice::Pos,
+            ("pct", "") => StrategyChoice::Pct(3),
+            ("pct", depth) => match depth.parse() {
+                Ok(depth) if depth > 0 => StrategyChoice::Pct(depth),
+                _ => return Err(UsageError(format!("pct:D needs a depth of at least 1, not `{depth}`"))),
+            },
+            ("race", "") => StrategyChoice::Race,
+            ("novelty", "") => StrategyChoice::Novelty,
+            ("chess", "") => StrategyChoice::Chess(2),
+            ("chess", bound) => match bound.parse() {
+                Ok(bound) => StrategyChoice::Chess(bound),
+                Err(_) => {
+                    return Err(UsageError(format!("chess:K needs a number of preemptions, not `{bound}`")));
+                }
+            },
+            ("portfolio", "") => StrategyChoice::Portfolio,
+            _ => {
+                let there = "random, pct[:D], pos, race, novelty, chess[:K], portfolio";
+                return Err(UsageError(format!("no strategy `{}`: there are {there}", self.strategy)));
+            }
+        })
     }
 
     fn search(
@@ -347,9 +382,10 @@ impl SearchOptions {
                 search.schedules.insert(attempt.schedule);
                 strategy.learn(plan, &attempt.summary());
                 races.add(&attempt.conflicts, &attempt.modules);
-                attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
+                let run = search.runs;
+                attempt.failure.into_iter().for_each(|trace| search.failures.add(trace, run));
                 search.warned += u64::from(attempt.warned.is_some());
-                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_programs_fault());
+                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_program_error());
                 search.misused += u64::from(attempt.warned.as_ref().is_some_and(misused));
                 search.first_warned = search.first_warned.or(attempt.warned);
             }
@@ -451,17 +487,22 @@ impl Explore {
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
             let strategy_name = strategy_name(plan);
-            let times = failure.times;
             let s = if distinct == 1 { "" } else { "s" };
-            let how = if self.options.keep_going { format!("{times} times in") } else { "in run".into() };
+            let (run, limit) = (failure.run, self.options.runs);
+            let found = if self.options.keep_going {
+                format!("in {} of {runs} runs, first in run {run}", failure.times)
+            } else {
+                format!("in run {run} of {limit}")
+            };
             output::print(&format!(
                 "{}{}\n\
-                 found    {how} {runs} of {} ({strategy_name}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
+                 found    {found} ({strategy_name}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
                  {}\
-                 again    unsnarl record --like {}{follow} -- {command}\n",
+                 {}\
+                 rerun    unsnarl record --like {}{follow} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
-                self.options.runs,
+                other_races(&failure.trace),
                 failure.commands(path, self.options.run.settings()),
                 output::quoted(path),
             ));
@@ -477,7 +518,7 @@ impl Explore {
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
-                    "\nwarnings in {} of them{}; in the first:\n{}",
+                    "\nwarnings in {} of these runs{}; in the first:\n{}",
                     search.warned,
                     search.misuse_hint(),
                     output::outcome(trace)
@@ -494,20 +535,18 @@ impl Explore {
         let mut hint = match search.incomplete_reason {
             Some(IncompleteReason::Threads(threads)) => {
                 return format!(
-                    "not all  this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
+                    "incomplete: this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
                      next     another --strategy, such as portfolio\n",
                     EnabledThreads::THREADS
                 );
             }
-            Some(IncompleteReason::CutOff) => {
-                "not all  some runs were ended before their time (--timeout)\n".into()
-            }
+            Some(IncompleteReason::CutOff) => "incomplete: some runs were stopped by --timeout\n".into(),
             None => String::new(),
         };
         hint += if !instrumented {
             "next     build with `unsnarl cc` so that accesses and atomics are schedule points too\n"
         } else if search.schedules.len() == 1 && search.runs > 1 {
-            "         with these points all runs were the same schedule\n"
+            "         all runs had the same schedule: with these points, threads have no choice\n"
         } else {
             "next     more --runs, or another --seed\n"
         };
@@ -561,25 +600,41 @@ pub(crate) fn races_of(trace: &Trace) -> String {
     races.describe(&trace.program.cwd).iter().map(race::line).collect()
 }
 
-/// Returns the name of the strategy that made a plan.
+/// Describes the races of a run whose failure is another one.
+fn other_races(trace: &Trace) -> String {
+    match trace.outcome.kind {
+        OutcomeKind::Race => String::new(),
+        _ => match races_of(trace) {
+            races if races.is_empty() => races,
+            races => format!("races    in this run:\n{races}"),
+        },
+    }
+}
+
+/// Returns the name of the strategy that made a plan, as `--strategy` takes it, and the seed.
 pub(crate) fn strategy_name(plan: &Plan) -> String {
     // The first segment may exist only because there was no choice yet.
     match (plan.prefix.segments.len(), plan.tail) {
         (_, Policy::Fair) => "chess".to_owned(),
-        (0 | 1, tail) => format!("{}, seed {}", tail.name(), plan.seed),
+        (0 | 1, tail) => {
+            let name = tail.name();
+            let name = name.split(':').next().unwrap_or_default();
+            format!("{name}, seed {}", plan.seed)
+        }
         _ => format!("novelty, seed {}", plan.seed),
     }
 }
 
 /// Describes what is proved although no run failed.
 fn completeness_text(completeness: CompleteSearch) -> String {
-    let schedules = grouped(completeness.schedules);
+    let s = if completeness.schedules == 1 { "" } else { "s" };
+    let schedules = format!("{} schedule{s}", grouped(completeness.schedules));
     match completeness.preemptions {
-        Some(1) => format!("no failure with at most 1 preemption: {schedules} schedules, all explored\n"),
+        Some(1) => format!("no failure with at most 1 preemption: {schedules}, all explored\n"),
         Some(most) => {
-            format!("no failure with at most {most} preemptions: {schedules} schedules, all explored\n")
+            format!("no failure with at most {most} preemptions: {schedules}, all explored\n")
         }
-        None => format!("no failure in any schedule: {schedules} schedules, all explored\n"),
+        None => format!("no failure in any schedule: {schedules}, all explored\n"),
     }
 }
 
@@ -590,13 +645,19 @@ fn grouped(number: u64) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
+/// The remark on a command that was tried and showed the same failure.
+pub(crate) const SAME_FAILURE: &str = "checked: fails the same way";
+/// The remark on a command that was tried and did not show the failure.
+pub(crate) const NOT_REPRODUCED: &str =
+    "checked: it does NOT reproduce; the program depends on something outside unsnarl's control";
+
 /// Replays the trace once under the search's limits, and says whether it replays.
 fn replay_check(trace: &Trace, settings: Settings) -> String {
     match replay(trace, &trace.replay_plan(), settings) {
-        Ok(replayed) if replayed.reproduced && replayed.identical() => "   (tried: identical)".into(),
-        Ok(replayed) if replayed.reproduced => "   (tried: the same failure)".into(),
-        Ok(_) => "   (tried: it does NOT reproduce; the program depends on something outside)".into(),
-        Err(error) => format!("   (could not be tried: {error:#})"),
+        Ok(replayed) if replayed.reproduced && replayed.identical() => "   (checked: identical)".into(),
+        Ok(replayed) if replayed.reproduced => format!("   ({SAME_FAILURE})"),
+        Ok(_) => format!("   ({NOT_REPRODUCED})"),
+        Err(error) => format!("   (could not be checked: {error:#})"),
     }
 }
 

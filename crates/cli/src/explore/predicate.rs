@@ -41,7 +41,9 @@ impl Checks {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status = shell.status().context("cannot run sh for --check")?;
-        Ok((!status.success()).then(|| format!("`{command}` says no ({status})")))
+        let status_text =
+            status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"));
+        Ok((!status.success()).then(|| format!("the check `{command}` failed ({status_text})")))
     }
 }
 

@@ -10,7 +10,10 @@ mod vscode;
 pub(crate) use debuggee::{Debuggee, DebuggerInfo};
 pub(crate) use vscode::launch_json;
 
-use crate::{replay, traces, verdict::Verdict};
+use crate::{
+    replay, traces,
+    verdict::{UsageError, Verdict},
+};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::{
@@ -61,7 +64,9 @@ impl Session {
 }
 
 fn text(path: PathBuf) -> Result<String> {
-    path.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| anyhow::anyhow!(UsageError(format!("{} is not UTF-8", path.display()))))
 }
 
 /// Replaces this process with gdb. `arguments` are passed to it; its commands come after ours.

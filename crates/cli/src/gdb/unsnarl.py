@@ -32,7 +32,7 @@ class Board:
 
     def __init__(self):
         if not gdb.selected_inferior().pid:
-            raise gdb.GdbError("the program does not run: `unsnarl start` starts it")
+            raise gdb.GdbError("the program is not running: `unsnarl start` starts it")
         try:
             # Works in any language of the program.
             self.at = int(gdb.execute("with language c -- output/d (unsigned long)&unsnarl_debug", to_string=True))
@@ -42,7 +42,7 @@ class Board:
         (self.version, self.reason, events, current, self.control, self.end, self.stop_at, self.picked, self.start,
          self.level, self.origin, self.preempted, self.threads) = fields
         if self.version not in (0, 1):
-            raise gdb.GdbError("the runtime in the program is of another version of unsnarl")
+            raise gdb.GdbError("the program contains the runtime of another version of unsnarl")
         self.begun = events != 0
         self.next = self.number(events, "<Q") if self.begun else 0
         self.current = self.number(current, "<H") if self.begun else 0
@@ -203,17 +203,17 @@ class Session:
         self.name_threads(board)
         hit = isinstance(event, gdb.BreakpointEvent) and self.stop in event.breakpoints
         if hit:
-            self.tell_stop(board)
+            self.report_stop(board)
         elif isinstance(event, gdb.SignalEvent) and event.stop_signal in DEADLY:
-            self.tell_death(board, event.stop_signal)
+            self.report_death(board, event.stop_signal)
 
-    def tell_stop(self, board):
+    def report_stop(self, board):
         if board.reason == SWITCH:
             self.say(self.switch(board))
         if board.reason in (SWITCH, EVENT):
             self.say(self.event(board.next))
         elif board.reason == END:
-            self.tell_end(board)
+            self.report_end(board)
         self.show_frame()
 
     def show_frame(self):
@@ -225,7 +225,7 @@ class Session:
         if self.said is None:
             gdb.execute("frame")
 
-    def tell_end(self, board):
+    def report_end(self, board):
         kind, message = board.outcome()
         self.end_reported = True
         if kind == self.trace["kind"]:
@@ -233,12 +233,12 @@ class Session:
         elif kind == "plan end":
             self.say("the trace ends here: " + self.trace["outcome"].rstrip())
         elif kind == "diverged":
-            self.say("the program left the schedule of the trace before event %d (was a function of it called, or "
-                     "memory changed?)\n%s" % (board.next, self.event(board.next)))
+            self.say("the program left the schedule of the trace before event %d (did you call a function or "
+                     "change memory?)\n%s" % (board.next, self.event(board.next)))
         else:
             self.say("the outcome differs from the trace: %s %s" % (kind, message))
 
-    def tell_death(self, board, signal):
+    def report_death(self, board, signal):
         self.end_reported = True
         if board.next >= len(self.events) - 1 and self.trace["kind"] not in ("exit", "deadlock", "livelock"):
             self.say("%s: the same outcome as in the trace:\n%s" % (signal, self.trace["outcome"].rstrip()))
@@ -420,7 +420,7 @@ class Start(gdb.Command):
         session().go("run", 0, 0)
 
 
-class Where(gdb.Command):
+class WhereCommand(gdb.Command):
     """Show the next event of the trace, with its thread and source line."""
 
     def __init__(self):
@@ -537,7 +537,7 @@ def number(text):
 Stops()
 Unsnarl()
 Start()
-Where()
+WhereCommand()
 NextSwitch("unsnarl next-switch", "switches")
 NextSwitch("unsnarl next-preemption", "preemptions")
 Goto()

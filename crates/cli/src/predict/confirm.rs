@@ -67,7 +67,7 @@ pub(super) fn confirm(
     interrupt: &Arc<AtomicBool>,
     bar: &ProgressBar,
 ) -> Result<Confirmation> {
-    traces::check_directory(traces::Remedy::ChangeDirectory)?;
+    traces::check_directory(traces::WriteAdvice::ChangeDirectory)?;
     let settings = Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), ..Settings::default() };
     let mut program = ProgramRunner { executor: Executor::new(trace.program.clone(), settings)?, runs: 0 };
     let mut confirmation = Confirmation::none();

@@ -89,6 +89,7 @@ impl Predict {
             !observed.is_empty() || races.iter().chain(&deadlocks).any(CheckedPrediction::is_confirmed);
         let elapsed = begin.elapsed();
         let report = PredictionReport {
+            path: &self.trace,
             source: &source,
             prediction: &prediction,
             observed,

@@ -18,6 +18,8 @@ use unsnarl_symbols::Symbols;
 
 /// The data of a report.
 pub(super) struct PredictionReport<'a> {
+    /// The trace as the user named it.
+    pub(super) path: &'a Path,
     pub(super) source: &'a Source,
     pub(super) prediction: &'a Prediction,
     /// Races that occur without any reordering and that no prediction covers.
@@ -120,12 +122,15 @@ impl PredictionReport<'_> {
         if !text.is_empty() {
             text.push('\n');
         }
+        text += &format!("{word} {}, {}\n", counted(races, "race"), counted(deadlocks, "deadlock"));
+        let outcome = &self.source.header().outcome;
+        if outcome.is_failure() {
+            text += "          the recorded run failed: a run that ends normally shows more\n";
+        }
         text += &format!(
-            "{word} {}, {}; {} of {} events matter, {} synchronise; {}, {} suspect, {}\n",
-            counted(races, "race"),
-            counted(deadlocks, "deadlock"),
+            "examined  {} ({} relevant, {} of synchronisation), {} ({} suspect), {}\n",
+            counted(figures.events as usize, "event"),
             figures.reduced,
-            figures.events,
             figures.synchronising,
             counted(figures.objects as usize, "shared object"),
             figures.suspect_objects,
@@ -140,7 +145,7 @@ impl PredictionReport<'_> {
         text += &format!("took      {windows}, {runs}{:.2} s\n", self.elapsed.as_secs_f64());
         let program = !self.source.header().program.path.is_empty();
         if program && !self.tried && races + deadlocks > 0 {
-            text += "next      --confirm runs the program to confirm them\n";
+            text += &format!("confirm   unsnarl predict {} --confirm\n", output::quoted(self.path));
         }
         text
     }

@@ -54,7 +54,7 @@ impl Source {
 
     fn text(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let std_format::Imported { trace, names, lines, .. } =
+        let std_format::ImportedTrace { trace, names, lines, .. } =
             std_format::import(BufReader::new(file)).with_context(|| path.display().to_string())?;
         let (path, events) = (path.to_owned(), trace.events.len() as u64);
         Ok(Self { path, events, trace, names, streamed: None, lines })

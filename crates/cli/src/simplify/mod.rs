@@ -13,7 +13,7 @@ use crate::{
     options::duration,
     replay::{check_builds, replay},
     traces,
-    verdict::Verdict,
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Result, bail};
 use program::{ProgramPool, StopReason};
@@ -46,7 +46,7 @@ pub(crate) struct Simplify {
     /// Only run changed schedules: the Tinertia paper's algorithm
     #[arg(long)]
     dynamic: bool,
-    /// Search until no better schedule can exist, and write a certificate beside the trace
+    /// Search until no better schedule can exist, and write a proof beside the trace
     #[arg(long, conflicts_with_all = ["statically", "dynamic"])]
     prove: bool,
     /// Simplification effort
@@ -93,15 +93,17 @@ impl Simplify {
         let trace = traces::load(&self.trace)?;
         traces::check(self.output.as_deref())?;
         if !trace.outcome.is_failure() {
-            bail!(
-                "the run of this trace did not fail: there is nothing to keep; `unsnarl explore` finds one that does"
-            );
+            bail!(UsageError(
+                "nothing to simplify: the run of this trace did not fail; `unsnarl explore` finds one that does"
+                    .into()
+            ));
         }
         if trace.outcome.kind == OutcomeKind::Check && !self.checks.are_given() {
-            bail!(
+            bail!(UsageError(
                 "this failure was found by --check or --fail-if-stdout, which a trace does not keep: \
                  give the same option again"
-            );
+                    .into()
+            ));
         }
         check_builds(&trace)?;
         let run_options = program::RunOptions {
@@ -197,7 +199,7 @@ impl Method {
 
 /// Determines what each remaining preemption is needed for.
 fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
-    // Nobody reads the reasons of a hundred preemptions.
+    // A longer list of reasons would not be read.
     const MAX: u64 = 20;
     if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
         return;

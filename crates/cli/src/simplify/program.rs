@@ -19,7 +19,7 @@ use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::Runner;
 
-/// Why the simplification stopped early.
+/// The reason why the simplification stopped early.
 #[derive(Debug)]
 pub(crate) enum StopReason {
     /// The time or the runs are used up.

@@ -1,4 +1,4 @@
-//! Certificate files, and `unsnarl verify`.
+//! Proof files, and `unsnarl verify`.
 
 use super::program::{ProgramPool, RunOptions, StopReason};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     pack::reproduces,
     replay::check_builds,
     traces,
-    verdict::Verdict,
+    verdict::{UnusableError, Verdict},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -21,14 +21,14 @@ use unsnarl_simplify::{
     prove::{Certificate, Mismatch, check},
 };
 
-/// Returns the path of the certificate beside a trace.
-pub(crate) fn beside(trace: &Path) -> PathBuf {
+/// Returns the path of the proof beside a trace.
+pub(crate) fn proof_path(trace: &Path) -> PathBuf {
     trace.with_extension("proof")
 }
 
-/// Writes a certificate and returns its path.
+/// Writes a proof and returns its path.
 pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
-    let path = beside(trace);
+    let path = proof_path(trace);
     let schedule: Vec<(u16, u32)> = certificate.schedule.iter().map(|s| (s.thread.0, s.points)).collect();
     let value = json!({
         "unsnarl_proof": 1,
@@ -49,19 +49,26 @@ pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Reads the certificate of a trace; `None` if it is for another failure.
+/// Reads the proof of a trace; `None` if it is for another failure.
 fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
-    let text = fs::read_to_string(path).with_context(|| {
-        format!("no certificate {} (`unsnarl simplify --prove` makes one)", path.display())
-    })?;
-    let wrong = || anyhow!("{} is not a certificate; `unsnarl simplify --prove` makes one", path.display());
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("no proof {} (`unsnarl simplify --prove` makes one)", path.display()))?;
+    let wrong = || {
+        anyhow!(UnusableError(format!(
+            "{} is not a proof; `unsnarl simplify --prove` makes one",
+            path.display()
+        )))
+    };
     let value: Value = serde_json::from_str(&text).map_err(|_| wrong())?;
     let number = |name: &str| value[name].as_u64().ok_or_else(wrong);
     let hex = |name: &str| {
         value[name].as_str().and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(wrong)
     };
     if number("unsnarl_proof")? != 1 {
-        bail!("{} was written by another version of unsnarl: prove it again", path.display());
+        bail!(UnusableError(format!(
+            "{} was written by another version of unsnarl: prove it again",
+            path.display()
+        )));
     }
     let segment = |value: &Value| {
         let part = |at: usize| value[at].as_u64();
@@ -91,15 +98,15 @@ fn fingerprint(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Check the certificate of a simplified trace by repeating the search
+/// Check the proof of a simplified trace by repeating the search
 ///
-/// For a pack: check that it is complete and replays here, and check its certificate, if there is one.
+/// For a pack: check that it is complete and replays here, and check its proof, if there is one.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
     /// The trace or the pack: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// The certificate (default: the file beside the trace that ends in .proof)
+    /// The proof (default: the file beside the trace that ends in .proof)
     #[arg(long, value_name = "FILE")]
     proof: Option<PathBuf>,
     #[command(flatten)]
@@ -119,13 +126,13 @@ impl Verify {
             return self.pack(&file);
         }
         let trace = traces::load(&self.trace)?;
-        // `latest` is a link: the certificate is beside its target.
+        // `latest` is a link: the proof is beside its target.
         let file = fs::canonicalize(&file).unwrap_or(file);
-        let path = self.proof.clone().unwrap_or_else(|| beside(&file));
-        self.certificate(&trace, &path)
+        let path = self.proof.clone().unwrap_or_else(|| proof_path(&file));
+        self.check_proof(&trace, &path)
     }
 
-    /// Checks that a pack is complete and replays here, then its certificate.
+    /// Checks that a pack is complete and replays here, then its proof.
     fn pack(self, file: &Path) -> Result<Verdict> {
         let unpacked = traces::unpack(file)?;
         let reproduced = reproduces(&unpacked.trace)?;
@@ -137,19 +144,19 @@ impl Verify {
         }
         if !self.json {
             let libraries =
-                if unpacked.own_libraries { "the pack's own" } else { "this machine's, the same" };
+                if unpacked.own_libraries { "from the pack" } else { "this machine has the same" };
             let replays = if reproduced { "it replays here" } else { "it does NOT replay here" };
             output::print(&format!("the pack is complete, and {replays} (libraries: {libraries})\n"));
         }
         match proof {
             _ if !reproduced => Ok(Verdict::NotReproduced),
-            Some(proof) => self.certificate(&unpacked.trace, &proof),
+            Some(proof) => self.check_proof(&unpacked.trace, &proof),
             None => Ok(Verdict::Fine),
         }
     }
 
-    /// Checks the certificate of a trace.
-    fn certificate(self, trace: &Trace, path: &Path) -> Result<Verdict> {
+    /// Checks the proof of a trace.
+    fn check_proof(self, trace: &Trace, path: &Path) -> Result<Verdict> {
         let certificate = load(path, trace)?;
         check_builds(trace)?;
         let interrupt = explore::interrupt()?;
@@ -185,11 +192,11 @@ impl Verify {
         } else {
             let report = match (&failure_reason, &certificate) {
                 (None, Some(c)) => format!(
-                    "the certificate holds: {} context switches, {} preemptive, are the fewest within these points \
+                    "the proof holds: {} context switches, {} preemptive, are the fewest within these points \
                      ({} states, {} runs, searched again)\n",
                     c.cost.switches, c.cost.preemptions, c.states, c.executions
                 ),
-                (Some(failure_reason), _) => format!("the certificate does not hold: {failure_reason}\n"),
+                (Some(failure_reason), _) => format!("the proof does not hold: {failure_reason}\n"),
                 (None, None) => String::new(),
             };
             output::print(&report);

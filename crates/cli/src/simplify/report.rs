@@ -1,7 +1,7 @@
 //! The result of a simplification as text and as JSON.
 
 use super::{Simplify, program::StopReason, proof};
-use crate::{output, traces, verdict::Verdict};
+use crate::{explore, output, traces, verdict::Verdict};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::{
@@ -98,7 +98,10 @@ impl SimplificationReport {
         match (&self.certificate, self.switches_ruled_out) {
             (Some(c), _) => {
                 let (runs, states) = (c.executions, c.states);
-                let _ = writeln!(text, "proved minimal within these points ({runs} runs, {states} states)");
+                let _ = writeln!(
+                    text,
+                    "proved minimal: no schedule of these points fails with fewer context switches ({runs} runs, {states} states)"
+                );
             }
             (None, Some(none)) if self.proving => {
                 let _ = writeln!(
@@ -124,13 +127,12 @@ impl SimplificationReport {
         if let Some(proof) = proof {
             let _ = writeln!(text, "proof    {}\nverify   unsnarl verify {quoted}", output::quoted(proof));
         }
-        let tried = match self.preserved {
-            None => "another tool's trace: it cannot be run",
-            Some(true) => "tried: the same failure",
-            Some(false) => "tried: it does NOT reproduce; the program depends on something outside",
-        };
-        let _ =
-            writeln!(text, "replay   unsnarl replay {quoted}   ({tried})\nshow     unsnarl show {quoted}");
+        // Another tool's trace has no program to run.
+        if let Some(preserved) = self.preserved {
+            let checked = if preserved { explore::SAME_FAILURE } else { explore::NOT_REPRODUCED };
+            let _ = writeln!(text, "replay   unsnarl replay {quoted}   ({checked})");
+        }
+        let _ = writeln!(text, "show     unsnarl show {quoted}");
         let resumed = match self.resumed {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
@@ -138,7 +140,9 @@ impl SimplificationReport {
         let Tally { executions, rounds, .. } = self.tally;
         let _ = writeln!(
             text,
-            "took     {executions} runs{resumed}, {rounds} rounds, {:.2} s",
+            "took     {}{resumed}, {}, {:.2} s",
+            output::counted(executions, "run"),
+            output::counted(rounds, "round"),
             self.elapsed.as_secs_f64()
         );
         text

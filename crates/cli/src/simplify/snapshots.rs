@@ -23,7 +23,7 @@ pub(crate) struct Snapshots {
     differ_after: usize,
     /// Runs that resumed from a snapshot.
     pub(crate) resumed: u64,
-    /// Why the program does not allow snapshots.
+    /// The reason why the program does not allow snapshots.
     pub(crate) refused: Option<String>,
     failed: u32,
 }

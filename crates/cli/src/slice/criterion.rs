@@ -62,7 +62,9 @@ pub(super) fn find(
     let Some(at) = at else {
         let criterion = recording.failure(recorded);
         if criterion.latest().is_none() {
-            bail!("the failure is in code that was not traced; say what to explain by --at FILE:LINE");
+            bail!(UsageError(
+                "the failure is in code that was not traced; name a line with --at FILE:LINE".into()
+            ));
         }
         return Ok(criterion);
     };
@@ -75,7 +77,8 @@ pub(super) fn find(
     }
     let (steps, count) = recording.visit(&|place| places.contains(&place), at.instance);
     if steps.is_empty() {
-        bail!(UsageError(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
+        let s = if count == 1 { "" } else { "s" };
+        bail!(UsageError(format!("--at: {}:{} was executed only {count} time{s}", at.file, at.line)));
     }
     let Some(variable) = &at.variable else { return Ok(Criterion { steps, ..Criterion::default() }) };
     let after = steps.iter().copied().max().unwrap_or(0);

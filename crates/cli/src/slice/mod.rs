@@ -80,7 +80,7 @@ pub(crate) struct Slice {
     dot: bool,
 }
 
-/// When to trace again after a reduction.
+/// The choice whether to trace again after a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Reduce {
     /// If the run is long and less than half of it remains
@@ -205,7 +205,7 @@ impl Slice {
             ));
         }
         if self.at.is_none() && !recorded.outcome.is_failure() && !self.dump {
-            bail!(UsageError("the run did not fail; say what to explain by --at FILE:LINE".into()));
+            bail!(UsageError("the run did not fail; name a line with --at FILE:LINE".into()));
         }
         unsnarl_exec::check(Path::new(&recorded.program.path))?;
         check_builds(recorded)?;
@@ -394,7 +394,7 @@ fn reduction_text(reduction: &Reduction, traced_again: bool) -> String {
     }
     let done = if traced_again { "; only these were traced for it" } else { "" };
     format!(
-        "\ncan have had a part in it: {} of {} threads, {} of {} segments, {} of {} steps{done}\n",
+        "\ncould have influenced the failure: {} of {} threads, {} of {} segments, {} of {} instructions{done}\n",
         after.threads, before.threads, after.segments, before.segments, after.steps, before.steps
     )
 }

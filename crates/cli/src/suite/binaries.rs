@@ -6,7 +6,7 @@
 
 use crate::{
     target,
-    verdict::Verdict,
+    verdict::{UnusableError, Verdict},
     wrap::cargo::{CargoCall, cargo, command},
 };
 use anyhow::{Context, Result, bail};
@@ -36,13 +36,13 @@ pub(super) struct TestBinary {
 
 /// The result of a build by cargo.
 pub(super) enum BuildResult {
-    Built(BuiltTests),
+    Built(TestBinaries),
     /// Cargo's exit status.
     Failed(i32),
 }
 
 /// The binaries that cargo has built.
-pub(super) struct BuiltTests {
+pub(super) struct TestBinaries {
     pub(super) binaries: Vec<TestBinary>,
     /// There are documentation tests, which are compiled only while they are run.
     pub(super) doc_tests: bool,
@@ -66,10 +66,10 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<BuildResult> {
         .context("cannot run cargo")?;
     let stderr = String::from_utf8_lossy(&answer.stderr);
     if !answer.status.success() {
-        bail!("cargo did not report its test binaries:\n{}", stderr.trim_end());
+        bail!(UnusableError(format!("cargo did not report its test binaries:\n{}", stderr.trim_end())));
     }
     let binaries = read(&answer.stdout)?;
-    Ok(BuildResult::Built(BuiltTests { binaries, doc_tests: stderr.contains("Doc-tests ") }))
+    Ok(BuildResult::Built(TestBinaries { binaries, doc_tests: stderr.contains("Doc-tests ") }))
 }
 
 /// Returns the cargo setting that makes this program the runner of tests.
@@ -115,7 +115,7 @@ fn read(messages: &[u8]) -> Result<Vec<TestBinary>> {
             },
         })
     };
-    of(REASON).map(|message| binary(message).context("a message of the runner cannot be read")).collect()
+    of(REASON).map(|message| binary(message).context("cannot parse cargo's output")).collect()
 }
 
 fn text(value: &Value) -> String {

@@ -55,7 +55,7 @@ struct TestReport {
 
 /// Builds the tests, explores each of them and reports the results.
 pub(crate) fn explore(options: &SearchOptions, call: &CargoCall<'_>) -> Result<Verdict> {
-    options.check_outputs()?;
+    options.check()?;
     let built = match binaries::build(call)? {
         BuildResult::Built(built) => built,
         BuildResult::Failed(status) => return Ok(Verdict::Status(status)),

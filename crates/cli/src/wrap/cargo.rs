@@ -83,7 +83,7 @@ impl<'a> CargoCall<'a> {
                 Ok(Self { toolchain, subcommand: first, rest })
             }
             Some((other, _)) => Err(UsageError(format!(
-                "unsnarl cargo knows build, run and test, not {} (unsnarl cargo --help)",
+                "unsupported cargo command `{}`: use build, run or test (unsnarl cargo --help)",
                 other.to_string_lossy()
             ))
             .into()),
@@ -195,7 +195,7 @@ mod tests {
         let call = CargoCall::parse(&args).unwrap();
         assert_eq!((call.toolchain, call.subcommand), (Some(OsStr::new("+1.95")), OsStr::new("test")));
         assert_eq!(call.option("--target"), None, "what follows -- is not cargo's");
-        assert!(CargoCall::parse(&os(&["install"])).unwrap_err().to_string().contains("build, run and test"));
+        assert!(CargoCall::parse(&os(&["install"])).unwrap_err().to_string().contains("build, run or test"));
         assert!(CargoCall::parse(&[]).is_err());
     }
 

@@ -7,6 +7,7 @@
 //! and can ignore arguments that it does not need.
 
 use super::{ACCESSES, ALLOCATIONS, RUNTIME, run};
+use crate::verdict::{UnusableError, UsageError};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Write};
@@ -85,19 +86,20 @@ impl Compiler {
     fn find(language: Language) -> Result<Self> {
         let variable = language.variable();
         if let Some(named) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
-            return Self::identify(split_words(&named))?.with_context(|| {
-                format!("{variable} names {}, which does not exist", named.to_string_lossy())
-            });
+            let missing = || {
+                UnusableError(format!("{variable} names {}, which does not exist", named.to_string_lossy()))
+            };
+            return Ok(Self::identify(split_words(&named))?.ok_or_else(missing)?);
         }
         for candidate in language.candidates() {
             if let Some(found) = Self::identify(vec![candidate.into()])? {
                 return Ok(found);
             }
         }
-        bail!(
+        bail!(UnusableError(format!(
             "no compiler found (looked for {}): install gcc and g++, or name one in {variable}",
             language.candidates().join(", ")
-        )
+        )))
     }
 
     /// Asks the program for its version; `None` if there is no such program.
@@ -109,11 +111,11 @@ impl Compiler {
             answer => answer.with_context(|| format!("cannot run {}", program.to_string_lossy()))?,
         };
         let version = String::from_utf8_lossy(&answer.stdout);
-        let family = family_of(&version).with_context(|| {
-            format!(
+        let family = family_of(&version).ok_or_else(|| {
+            UnusableError(format!(
                 "{} is neither gcc nor clang: name one in UNSNARL_CC or UNSNARL_CXX",
                 program.to_string_lossy()
-            )
+            ))
         })?;
         Ok(Some(Self { words, family }))
     }
@@ -190,7 +192,10 @@ fn quote_for_specs(path: &Path) -> Result<Vec<u8>> {
     let mut quoted = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
         if byte == b'\n' {
-            bail!("{} has a line break in its name, which gcc cannot handle: move it", path.display());
+            bail!(UnusableError(format!(
+                "{} has a line break in its name, which gcc cannot handle: move it",
+                path.display()
+            )));
         }
         if !byte.is_ascii_alphanumeric() && !b"/._-+".contains(&byte) && byte.is_ascii() {
             quoted.push(b'\\');
@@ -203,7 +208,7 @@ fn quote_for_specs(path: &Path) -> Result<Vec<u8>> {
 /// Returns clang's command line.
 fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
     if let Some(sanitizer) = refused_sanitizer(args) {
-        bail!(sanitizer_refused(sanitizer));
+        bail!(UsageError(sanitizer_refused(sanitizer)));
     }
     let before = [
         "-g",
@@ -221,7 +226,7 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
     all.push("-U__SANITIZE_THREAD__".into());
     if links(args) {
         if args.iter().any(|arg| arg == "-static" || arg == "-static-pie") {
-            bail!(STATIC_REFUSED);
+            bail!(UsageError(STATIC_REFUSED.into()));
         }
         let mut pass = |values: &[&OsStr]| {
             for value in values {

@@ -63,10 +63,10 @@ fn page_shows_cause_and_navigates_both_runs() {
         r"
         const said = {
           headline: text('h1'), why: all('#why li').map((item) => item.textContent), titles: all('.run h2').map((h) => h.textContent),
-          lanes: all('.run:first-child .heads > div').map((head) => head.innerText.split('\n')),
+          lanes: all('.run:first-child .headers > div').map((head) => head.innerText.split('\n')),
           begins: chosen(), before: chosen(1), arrows: all('.run:first-child .arrow').map((arrow) => arrow.textContent),
           stops: all('.run:first-child .arrow.preempts').length, held: all('.run:first-child .hold').map((bar) => bar.title),
-          flows: all('.run:first-child svg.flows path').length, ends: all('.run:first-child .end .does').map((end) => end.textContent),
+          flows: all('.run:first-child svg.flows path').length, ends: all('.run:first-child .end .operation').map((end) => end.textContent),
           lives: all('.run:first-child .life').length,
         };
         key('Home'); said.home = [chosen(), source()];
@@ -93,12 +93,12 @@ fn page_shows_cause_and_navigates_both_runs() {
     let expected = json!({
         "headline": "assertion failed in thread 0 at account.c:33, main",
         "why": [
-            "thread 0.2 was stopped here, before locking `mutex`", "account.c:20 │ pthread_mutex_lock(&mutex);",
+            "thread 0.2 was preempted here, before locking `mutex`", "account.c:20 │ pthread_mutex_lock(&mutex);",
             "it had read `balance` = 100 (account.c:19)",
             "meanwhile thread 0.1 wrote `balance`, which was 100 (account.c:12)",
-            "without this stop, the program ended normally",
+            "without this preemption, the program ends normally",
         ],
-        "titles": ["simplified", "as it was found"],
+        "titles": ["simplified", "before simplification"],
         "lanes": [["0", "main"], ["0.1", "deposit"], ["0.2", "withdraw"]],
         "begins": "5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
         "arrows": ["waits for 0.1 to end", "preempts 0.2", "has ended", "has ended"],
@@ -114,7 +114,7 @@ fn page_shows_cause_and_navigates_both_runs() {
         "other": ["7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4", "balance += 50;"],
         "others": "13: thread 0 join 0.1 account.c:31, after a switch from 0.2: has ended",
         "stop": ["5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
-            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this, the program ended normally"],
+            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this preemption, the program ends normally"],
         "found": ["2 found", 2],
         "hit": "7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4",
         "again": "4: thread 0.2 read balance = 100 account.c:19, races with 7",
@@ -151,7 +151,7 @@ fn page_works_on_phones_and_screen_readers() {
           status: document.getElementById('found').getAttribute('role'), headings: all('h1, h2').map((heading) => heading.tagName)[0],
           regions: all('header, main, aside[aria-label]').length,
           pane: getComputedStyle(document.querySelector('aside')).position,
-          lane: all('.run:first-child .heads > div').every((head) => head.getBoundingClientRect().right <= innerWidth),
+          lane: all('.run:first-child .headers > div').every((head) => head.getBoundingClientRect().right <= innerWidth),
           smallest: Math.min(...all('.row, aside, header, .about').map((element) => parseFloat(getComputedStyle(element).fontSize))),
         };";
     let mut browser = Browser::open(&place);
@@ -163,7 +163,7 @@ fn page_works_on_phones_and_screen_readers() {
         assert_eq!(output_text["unnamed"], json!([]), "{output_text}");
         assert_eq!(
             output_text["lists"][0][1],
-            "simplified: 15 events, 3 threads, 4 context switches, 1 preemptive"
+            "simplified: 15 events, 3 threads, 4 context switches (1 preemption)"
         );
         assert_eq!(output_text["place"], json!(["1", "15"]));
         assert_eq!(
@@ -189,11 +189,11 @@ fn page_shows_where_deadlocked_threads_wait() {
     let output_text = browse(
         &place,
         DESK,
-        "return { why: text('#why li'), ends: all('.run:first-child .end .does').map((end) => end.textContent) };",
+        "return { why: text('#why li'), ends: all('.run:first-child .end .operation').map((end) => end.textContent) };",
     );
     assert_eq!(
         output_text["why"],
-        "thread 0.1 holds `a` and waits for lock `b`, which thread 0.2 has (abba_deadlock.c:9)"
+        "thread 0.1 holds `a` and waits for lock `b`, held by thread 0.2 (abba_deadlock.c:9)"
     );
     assert_eq!(
         output_text["ends"],
@@ -262,7 +262,7 @@ fn page_follows_colour_scheme_and_handles_keys() {
     let colour = |nth: usize| seen[nth][0].as_str().expect("a colour");
     assert_eq!((colour(0), colour(1)), (colour(3), colour(2)), "{seen:?}");
     assert_ne!(colour(0), colour(2));
-    assert_eq!((&seen[0][1], &seen[2][1]), (&json!("dark"), &json!("light")));
+    assert_eq!((&seen[0][1], &seen[2][1]), (&json!("dark mode"), &json!("light mode")));
     assert_eq!(seen[1][2], "14: thread 0 join 0.2 account.c:32");
     // In the search field, letters are text.
     browser.press("/");

@@ -16,7 +16,7 @@ use std::{
 
 /// The arguments for which a system call is denied.
 #[derive(Clone, Debug)]
-pub(crate) enum When {
+pub(crate) enum DenyCondition {
     Always,
     /// The low half of the nth argument has this value.
     Equal(u32, u32),
@@ -30,7 +30,7 @@ pub(crate) enum When {
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
     pub(crate) call: i64,
-    pub(crate) when: When,
+    pub(crate) when: DenyCondition,
     pub(crate) error: c_int,
 }
 
@@ -85,14 +85,14 @@ impl Sandbox {
                 None => command.env_remove(name),
             };
         }
-        let mounts: Vec<Prepared> = self.mounts.iter().map(Prepared::new).collect();
+        let mounts: Vec<PreparedMount> = self.mounts.iter().map(PreparedMount::new).collect();
         let directory = self.directory.as_deref().map(text);
         let mut filter = filter(&self.denials);
         let Self { limits, user, no_new_privileges, closed, .. } = self.clone();
         let enter = move || {
             if !mounts.is_empty() {
                 own_namespace()?;
-                mounts.iter().try_for_each(Prepared::mount)?;
+                mounts.iter().try_for_each(PreparedMount::mount)?;
             }
             // A mount over a directory is found only by looking up its path again.
             if let Some(directory) = &directory {
@@ -137,14 +137,14 @@ fn text(path: &Path) -> CString {
 }
 
 /// A mount with its strings as C strings.
-struct Prepared {
+struct PreparedMount {
     path: CString,
     /// Options of a new file system; `None` makes the existing one read-only.
     options: Option<CString>,
     flags: c_ulong,
 }
 
-impl Prepared {
+impl PreparedMount {
     fn new(mount: &Mount) -> Self {
         match mount {
             Mount::ReadOnly(place) => Self { path: text(place), options: None, flags: 0 },
@@ -212,13 +212,13 @@ fn filter(denials: &[Denial]) -> Vec<sock_filter> {
     for Denial { call, when, error } in denials {
         let deny = step(BPF_RET | BPF_K, libc::SECCOMP_RET_ERRNO | *error as u32, 0, 0);
         let judge = match when {
-            When::Always => vec![deny],
-            When::Equal(nth, value) => vec![load(argument(*nth)), equal(*value, 0, 1), deny],
-            When::AnyBit(nth, bits) => {
+            DenyCondition::Always => vec![deny],
+            DenyCondition::Equal(nth, value) => vec![load(argument(*nth)), equal(*value, 0, 1), deny],
+            DenyCondition::AnyBit(nth, bits) => {
                 let mask = step(BPF_ALU | BPF_AND | BPF_K, *bits, 0, 0);
                 vec![load(argument(*nth)), mask, equal(0, 1, 0), deny]
             }
-            When::NoneOf(nth, values) => {
+            DenyCondition::NoneOf(nth, values) => {
                 let mut judge = vec![load(argument(*nth))];
                 for (left, value) in (1..=values.len() as u8).rev().zip(*values) {
                     judge.push(equal(*value, left, 0));

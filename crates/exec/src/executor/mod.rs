@@ -53,7 +53,7 @@ impl Executor {
     /// Prepares runs of the program.
     ///
     /// # Errors
-    /// If the system refuses memory.
+    /// Returns an error if the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         raise_descriptor_limit()?;
         signals::check_allowed()?;
@@ -95,7 +95,7 @@ impl Executor {
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
         if plan.conflicts && !self.memory.can_detect_races {
             let reason = "the program contains AddressSanitizer, which uses the race detector's addresses";
-            notes::add(format!("{reason}: data races are not looked for"));
+            notes::add(format!("{reason}: data race detection is off"));
         }
         self.run_with(plan, StackRequest::default(), TracingRequest::default(), None)
     }
@@ -104,7 +104,7 @@ impl Executor {
     /// innermost frame first.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     pub fn conflict_stacks(
         &mut self,
         plan: &Plan,
@@ -125,7 +125,7 @@ impl Executor {
     /// unwound.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     pub fn event_stacks(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
         // With conflict detection the runtime sees every event.
         let plan = Plan { conflicts: true, ..plan.clone() };

@@ -18,10 +18,12 @@ impl Executor {
     /// it.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error in the same cases as [`run`](Self::run).
     pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<SnapshotResult, Error> {
         if self.settings.threads == ThreadBackend::Kernel {
-            return Ok(SnapshotResult::Refused("of kernel threads a fork takes only one along".into()));
+            return Ok(SnapshotResult::Refused(
+                "a fork copies only the calling kernel thread, so snapshots need fibers".into(),
+            ));
         }
         if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
             self.discard_snapshot(0);

@@ -18,14 +18,14 @@ use crate::{
 use std::collections::BTreeMap;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
 
-/// Why a witness is illegal.
+/// The reason why a witness is illegal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Illegal {
     /// An event is not in the window, occurs twice, or violates program order.
     #[error("event {0} is out of its thread's order")]
     ThreadOrder(u64),
     /// An event occurs where it is not enabled.
-    #[error("event {event} cannot be done then: {reason}")]
+    #[error("event {event} is not enabled there: {reason}")]
     NotEnabled {
         /// The event.
         event: u64,
@@ -33,13 +33,13 @@ pub enum Illegal {
         reason: &'static str,
     },
     /// A read sees another write than in the trace.
-    #[error("event {0} sees another write than in the trace")]
+    #[error("event {0} reads from another write than in the trace")]
     ReadsOtherWrite(u64),
     /// The event that should come next does not.
     #[error("event {0} does not come next in its thread")]
     NotNext(u64),
     /// The meeting events are no error.
-    #[error("what meets is not what is claimed: {0}")]
+    #[error("the witness does not show the claimed error: {0}")]
     NotAnError(&'static str),
 }
 
@@ -182,7 +182,7 @@ impl<'a> Checker<'a> {
     /// Checks that a witness leads to the point where its events meet, whatever they are.
     ///
     /// # Errors
-    /// If it does not.
+    /// Returns an error if it does not.
     pub fn leads_to(&self, witness: &Witness) -> Result<(), Illegal> {
         WitnessReplay::of(self, witness).map(|_| ())
     }
@@ -190,18 +190,18 @@ impl<'a> Checker<'a> {
     /// Checks that a witness leads to a race.
     ///
     /// # Errors
-    /// If it does not.
+    /// Returns an error if it does not.
     pub fn race(&self, race: &PredictedRace) -> Result<(), Illegal> {
         WitnessReplay::of(self, &race.witness)?;
         if race.accesses[..] != race.witness.meet[..] {
-            return Err(Illegal::NotAnError("the accesses are not those that meet"));
+            return Err(Illegal::NotAnError("the accesses are not the claimed ones"));
         }
         let [a, b] = race.accesses.map(|number| self.window[(number - self.first) as usize]);
         let ends = |event: &Event| event.addr + u64::from(event.size.max(1));
         let overlap = a.addr < ends(&b) && b.addr < ends(&a);
         let is_access = |event: &Event| event.op.is_plain_access() || event.op.is_atomic();
         if a.thread == b.thread || !overlap || !is_access(&a) || !is_access(&b) {
-            return Err(Illegal::NotAnError("these are no accesses of two threads to the same memory"));
+            return Err(Illegal::NotAnError("the accesses are not by two threads to the same memory"));
         }
         if !(writes(&a) || writes(&b)) || (a.op.is_atomic() && b.op.is_atomic()) {
             return Err(Illegal::NotAnError("neither writes, or both are atomic"));
@@ -212,12 +212,12 @@ impl<'a> Checker<'a> {
     /// Checks that a witness leads to a deadlock.
     ///
     /// # Errors
-    /// If it does not.
+    /// Returns an error if it does not.
     pub fn deadlock(&self, deadlock: &PredictedDeadlock) -> Result<(), Illegal> {
         let replay = WitnessReplay::of(self, &deadlock.witness)?;
         let wrong = |reason| Err(Illegal::NotAnError(reason));
         if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
-            return wrong("the waits are not those that meet");
+            return wrong("the waits are not the claimed ones");
         }
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
@@ -377,7 +377,7 @@ impl<'c> WitnessReplay<'c> {
             }
             Op::CondWake => match self.state.awaited_mutex(event.thread) {
                 Some(mutex) if free(mutex, false) => Ok(()),
-                _ => Err("its mutex is not to be had"),
+                _ => Err("its mutex is held by another thread"),
             },
             _ => Ok(()),
         }

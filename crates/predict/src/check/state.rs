@@ -33,7 +33,7 @@ impl CheckedState {
     /// Processes one more event.
     ///
     /// # Errors
-    /// If the thread releases a lock that it does not hold.
+    /// Returns an error if the thread releases a lock that it does not hold.
     pub fn step(&mut self, event: &Event) -> Result<(), &'static str> {
         self.events += 1;
         let (thread, addr) = (event.thread, event.addr);

@@ -23,7 +23,7 @@ impl Model {
     /// Builds the model of a window that begins in this state.
     ///
     /// # Errors
-    /// If the events contradict each other.
+    /// Returns an error if the events contradict each other.
     pub(crate) fn of(events: &[Event], start: &SyncState, reads: Reads) -> Result<Self, Flaw> {
         let mut state = start.clone();
         if u32::try_from(events.len()).is_err() {

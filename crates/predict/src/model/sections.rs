@@ -1,5 +1,5 @@
-//! The critical sections that sent a signal: threads wait for each other by them (section 3 of the paper:
-//! wait loops whose wait never ran).
+//! The critical sections that sent a signal. A thread whose wait loop found its condition true did not wait, but it
+//! depends on the section that made the condition true (section 3 of the paper).
 
 use crate::hash::Set;
 use unsnarl_model::ThreadIx;

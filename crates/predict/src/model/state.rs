@@ -31,7 +31,7 @@ impl SyncState {
     /// Processes one more event.
     ///
     /// # Errors
-    /// If it cannot have happened now.
+    /// Returns an error if the event cannot have happened now.
     pub fn step(&mut self, event: &Event) -> Result<(), Flaw> {
         self.step_with(&self.machine.decode(event), &mut |_| {})
     }

@@ -1,14 +1,14 @@
-//! Numbers the contents of cells that some read must see.
+//! Numbers the values of cells that some read observes. Such a value is a *class*.
 
 use crate::{
     hash::Map,
     model::{Model, NONE},
 };
 
-/// A cell with contents that some read sees.
+/// A value of a cell that some read observes.
 pub(super) type Class = u32;
 
-/// For each touch of each step, the class that it sees and the class that it writes.
+/// For each access of each step, the class that it reads and the class that it writes.
 #[derive(Debug)]
 pub(crate) struct Classes {
     /// By step: the index of its first entry.

@@ -17,10 +17,10 @@ pub(super) fn event(event: &Event) -> String {
         Op::ChildStart => format!("start child process {value}"),
         // The wait goes on.
         _ if event.flags.has(Flags::FAILED) && value == 11 => {
-            "wait for a child process: still there".to_owned()
+            "wait for a child process: still running".to_owned()
         }
         _ if event.flags.has(Flags::FAILED) => format!("wait for a child process: {}", error(value)),
-        _ if value == 0 => "look for a child process that ended: none".to_owned(),
+        _ if value == 0 => "waitpid: no child has ended".to_owned(),
         _ => format!("wait for child process {value}: ended"),
     }
 }

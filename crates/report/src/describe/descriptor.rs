@@ -10,7 +10,7 @@ pub(super) fn event(event: &Event) -> String {
         return format!("{} {on}: cancelled", verb(event.op));
     }
     if event.flags.has(Flags::TIMED_OUT) && event.op != Op::FdWait {
-        return format!("{} {on}: time is up", verb(event.op));
+        return format!("{} {on}: timed out", verb(event.op));
     }
     if event.flags.has(Flags::FAILED) {
         return format!("{} {on}: {}", verb(event.op), error(value));
@@ -22,8 +22,8 @@ pub(super) fn event(event: &Event) -> String {
         Op::FdRead if value == 0 => format!("read the end of {on}"),
         Op::FdRead => format!("read {} from {on}", bytes(value)),
         Op::FdWrite => format!("write {} to {on}", bytes(value)),
-        Op::FdWait if value == 0 && event.flags.has(Flags::TIMED_OUT) => format!("wait for {on}: time is up"),
-        Op::FdWait if value == 0 => format!("look at {on}: nothing"),
+        Op::FdWait if value == 0 && event.flags.has(Flags::TIMED_OUT) => format!("wait for {on}: timed out"),
+        Op::FdWait if value == 0 => format!("poll {on}: nothing ready"),
         Op::FdWait if value == 1 => format!("wait for {on}: ready"),
         Op::FdWait => format!("wait for {on}: {value} are ready"),
         Op::FdAccept => format!("accept socket {value} at {on}"),
@@ -115,17 +115,17 @@ pub(super) fn error(number: u64) -> String {
     let name = match number {
         4 => "EINTR",
         9 => "EBADF",
-        10 => "ECHILD, there is none",
+        10 => "ECHILD, no such child",
         11 => "would block",
         22 => "EINVAL",
         24 => "EMFILE",
-        32 => "EPIPE, nobody reads",
+        32 => "EPIPE, the other end is closed",
         98 => "EADDRINUSE",
         104 => "ECONNRESET",
         107 => "ENOTCONN",
         110 => "ETIMEDOUT",
         111 => "ECONNREFUSED",
-        115 => "is under way",
+        115 => "in progress",
         _ => return format!("fails with error {number}"),
     };
     name.to_owned()

@@ -10,22 +10,22 @@ pub(super) fn event(trace: &Trace, event: &Event) -> String {
     let failed = event.flags.has(Flags::FAILED);
     let since_start = || seconds(value.saturating_sub(trace.plan.epoch));
     match event.op {
-        Op::SigAction => format!("say what {} does", signal()),
+        Op::SigAction => format!("set the action of {}", signal()),
         Op::SigMask => format!("block {}", blocked(value)),
         Op::SigSend if failed => format!("send {}: it is ignored", signal()),
         Op::SigSend if value == u64::MAX => format!("send {} to the process", signal()),
         Op::SigSend => format!("send {} to {}", signal(), thread(trace, value)),
-        Op::SigHandle if failed => "find that another thread has taken the signal".to_owned(),
+        Op::SigHandle if failed => "another thread has handled the signal".to_owned(),
         Op::SigHandle => format!("handle {}{}", signal(), woken_by(trace, event)),
         _ if event.flags.has(Flags::CANCELLED) => "wait for a signal: cancelled".to_owned(),
         Op::SigWait if event.flags.has(Flags::INTERRUPTED) => {
             "wait for a signal: interrupted by another one".to_owned()
         }
-        Op::SigWait if event.flags.has(Flags::TIMED_OUT) => "wait for a signal: time is up".to_owned(),
-        Op::SigWait if failed => "look for a signal: none".to_owned(),
+        Op::SigWait if event.flags.has(Flags::TIMED_OUT) => "wait for a signal: timed out".to_owned(),
+        Op::SigWait if failed => "check for a signal: none".to_owned(),
         Op::SigWait => format!("wait for {}{}", signal(), woken_by(trace, event)),
-        Op::SigPause => "go on after a signal".to_owned(),
-        Op::TimerSet if failed => "set a timer: fails".to_owned(),
+        Op::SigPause => "continue after a signal".to_owned(),
+        Op::TimerSet if failed => "set a timer: error".to_owned(),
         Op::TimerSet if value == 0 => "stop a timer".to_owned(),
         Op::TimerSet => format!("set a timer to {}", since_start()),
         _ if event.addr == 0 => format!("the timer fires at {}", since_start()),

@@ -22,7 +22,7 @@ pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> Str
     let mut shown = vec![data::trace(trace, "the failing run", names, &mut sources)];
     if let Some(before) = before {
         shown[0]["title"] = "simplified".into();
-        shown.push(data::trace(before, "as it was found", names, &mut sources));
+        shown.push(data::trace(before, "before simplification", names, &mut sources));
     }
     let command =
         trace.program.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ");

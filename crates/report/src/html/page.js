@@ -69,19 +69,19 @@ class Run {
     this.scroll.tabIndex = 0;
     this.scroll.setAttribute('role', 'listbox');
     this.scroll.setAttribute('aria-label', `${title}: ${stats}`);
-    this.heads = make('div', 'heads');
-    this.heads.setAttribute('role', 'presentation');
+    this.headers = make('div', 'headers');
+    this.headers.setAttribute('role', 'presentation');
     lanes.forEach((lane) => {
       const head = make('div', '', lane.title);
       head.append(make('small', '', lane.function || '\u00a0'));
-      this.heads.append(head);
+      this.headers.append(head);
     });
     this.space = make('div', 'space');
     this.space.setAttribute('role', 'presentation');
     this.space.style.height = `${(this.rows.length + this.trace.ends.length) * ROW}px`;
     this.overview = make('canvas', 'overview');
     this.overview.setAttribute('aria-hidden', 'true');
-    this.scroll.append(this.heads, this.space);
+    this.scroll.append(this.headers, this.space);
     const view = make('div', 'view');
     view.append(this.scroll, this.overview);
     section.append(about, view);
@@ -111,8 +111,8 @@ class Run {
     this.lane = Math.max(least, (room - number - (this.where ? WHERE : 0)) / lanes);
     const width = `${Math.max(room, number + lanes * this.lane)}px`;
     this.space.style.width = width;
-    this.heads.style.width = width;
-    [...this.heads.children].forEach((head, lane) => {
+    this.headers.style.width = width;
+    [...this.headers.children].forEach((head, lane) => {
       head.style.left = `${this.x(lane) + RAIL}px`;
       head.style.width = `${this.lane - RAIL - ROOM}px`;
     });
@@ -196,13 +196,13 @@ class Run {
   }
 
   /** What is done in a lane. */
-  deed(lane, text, where) {
-    const deed = make('div', 'does', text);
-    deed.style.cssText = `left:${this.x(lane) + RAIL}px;width:${this.lane - RAIL - ROOM}px`;
-    if (!this.where) return [deed];
+  operation(lane, text, where) {
+    const operation = make('div', 'operation', text);
+    operation.style.cssText = `left:${this.x(lane) + RAIL}px;width:${this.lane - RAIL - ROOM}px`;
+    if (!this.where) return [operation];
     const place = make('div', 'where', where);
     place.style.maxWidth = `${WHERE - 20}px`;
-    return [deed, place];
+    return [operation, place];
   }
 
   eventRow(number, at, holds) {
@@ -215,7 +215,7 @@ class Run {
     row.title = [words, where, held.length && `holds ${held.join(', ')}`].filter(Boolean).join(' · ');
     const attributes = {
       role: 'option', 'aria-selected': number === this.chosen, 'aria-posinset': number + 1,
-      'aria-setsize': this.trace.events.length, 'aria-label': this.said(number, words, where, held),
+      'aria-setsize': this.trace.events.length, 'aria-label': this.ariaLabel(number, words, where, held),
     };
     Object.entries(attributes).forEach(([name, value]) => row.setAttribute(name, value));
     const marks = {
@@ -225,18 +225,18 @@ class Run {
     Object.entries(marks).forEach(([name, on]) => row.classList.toggle(name, on));
     const count = make('div', 'number', number);
     count.style.width = `${this.number - 8}px`;
-    row.append(count, ...this.deed(lane, words, where));
+    row.append(count, ...this.operation(lane, words, where));
     return row;
   }
 
   /** An event as a screen reader says it: all that others see beside it. */
-  said(number, words, where, held) {
+  ariaLabel(number, words, where, held) {
     const [lane] = this.trace.events[number];
-    const led = this.trace.switches[number];
+    const incoming = this.trace.switches[number];
     const races = this.racesOf.get(number) || [];
     return [
       `${number}: thread ${this.trace.lanes[lane].title} ${words} ${where}`.trim(),
-      led && `after a switch from ${this.trace.lanes[led[0]].title}: ${this.trace.texts[led[2]]}`,
+      incoming && `after a switch from ${this.trace.lanes[incoming[0]].title}: ${this.trace.texts[incoming[2]]}`,
       held.length && `holds ${held.join(', ')}`, races.length && `races with ${races.join(', ')}`,
     ].filter(Boolean).join(', ');
   }
@@ -257,7 +257,7 @@ class Run {
   /** How it ended, in the lane of who failed. */
   endRow({ lane, words, where }) {
     const row = make('div', 'row end');
-    row.append(...this.deed(lane, `✗ ${words}`, where || ''));
+    row.append(...this.operation(lane, `✗ ${words}`, where || ''));
     return row;
   }
 
@@ -271,10 +271,10 @@ class Run {
       const side = (lane, right) => this.x(lane) + (right ? this.lane - ROOM : RAIL);
       const x1 = side(from, to > from), x2 = side(to, to < from);
       const [y1, y2] = [a, b].map((number) => (this.rowOf[number] + 0.5) * ROW);
-      const way = to > from ? 1 : -1, bend = 26;
+      const direction = to > from ? 1 : -1, bend = 26;
       svg.append(
-        vector('path', { d: `M${x1},${y1} C${x1 + way * bend},${y1} ${x2 - way * bend},${y2} ${x2 - way * 5},${y2}` }),
-        vector('polygon', { points: `${x2},${y2} ${x2 - way * 8},${y2 - 4} ${x2 - way * 8},${y2 + 4}` }),
+        vector('path', { d: `M${x1},${y1} C${x1 + direction * bend},${y1} ${x2 - direction * bend},${y2} ${x2 - direction * 5},${y2}` }),
+        vector('polygon', { points: `${x2},${y2} ${x2 - direction * 8},${y2 - 4} ${x2 - direction * 8},${y2 + 4}` }),
       );
     });
     return svg;
@@ -362,7 +362,7 @@ class Run {
     this.choose(next ?? (step > 0 ? hits[0] : hits[hits.length - 1]), true);
   }
 
-  /** The next thing that a thread does after an event. */
+  /** The next operation of a thread after an event. */
   nextOf(lane, number) {
     const events = this.eventsOf[lane];
     let low = 0, high = events.length;
@@ -374,7 +374,7 @@ class Run {
   }
 }
 
-/** What is to be said about the chosen event, and its source. */
+/** The details of the chosen event, and its source. */
 function details() {
   const { trace, chosen } = current;
   const detail = byId('detail');
@@ -385,17 +385,17 @@ function details() {
   const say = (className, text) => detail.append(make('p', className, text));
   detail.append(make('h2', '', `${chosen}: thread ${title}${named ? ` (${named})` : ''}`));
   say('', current.words(chosen));
-  const led = trace.switches[chosen];
-  if (led) {
-    const [from, preempts, why, need] = led;
+  const incoming = trace.switches[chosen];
+  if (incoming) {
+    const [from, preempts, why, counterfactual] = incoming;
     say(preempts ? 'preempts' : '', `switch from ${trace.lanes[from].title}: ${trace.texts[why]}`);
-    if (need) say('preempts', `without this, ${need}`);
+    if (counterfactual) say('preempts', `without this preemption, ${counterfactual}`);
   }
   const held = current.heldAt(lane, chosen);
   if (held.length) say('', `holds ${held.map((hold) => hold.lock).join(', ')}`);
   (current.racesOf.get(chosen) || []).forEach((other) => {
     const line = make('p', 'race');
-    line.append(going(other, `races with ${other}: ${trace.lanes[trace.events[other][0]].title} ${current.words(other)}`));
+    line.append(eventLink(other, `races with ${other}: ${trace.lanes[trace.events[other][0]].title} ${current.words(other)}`));
     detail.append(line);
   });
   const others = standing(lane);
@@ -404,7 +404,7 @@ function details() {
 }
 
 /** A button that goes to an event of the current run. */
-function going(number, text) {
+function eventLink(number, text) {
   const button = make('button', '', text), run = current;
   button.type = 'button';
   button.addEventListener('click', () => run.choose(number, true));
@@ -429,11 +429,11 @@ function showOthers(others) {
   const pane = byId('others');
   pane.replaceChildren();
   if (!others.length) return;
-  pane.append(make('h2', '', 'Meanwhile, about to'));
+  pane.append(make('h2', '', 'Next operation of the other threads'));
   others.forEach(({ title, next, words, file, line }) => {
     const place = file === null ? '' : `${base(data.files[file].path)}:${line}`;
     const text = file === null ? '' : data.files[file].lines[line - 1] || '';
-    const entry = next === undefined ? make('p', '', `${title}: ${words}`) : going(next, `${title}: ${words}`);
+    const entry = next === undefined ? make('p', '', `${title}: ${words}`) : eventLink(next, `${title}: ${words}`);
     entry.append(make('br'), make('code', '', `${place}  ${text.trim()}`));
     pane.append(entry);
   });
@@ -469,7 +469,7 @@ function showWhy() {
   const list = byId('why').querySelector('ul');
   data.why.forEach(({ kind, text, event }) => {
     const item = make('li', kind);
-    item.append(event === null ? text : going(event, text));
+    item.append(event === null ? text : eventLink(event, text));
     list.append(item);
   });
   byId('why').hidden = false;
@@ -499,7 +499,7 @@ byId('next').addEventListener('click', () => current.nextSwitch(1));
 byId('previous').addEventListener('click', () => current.nextSwitch(-1));
 const root = document.documentElement, wantsDark = matchMedia('(prefers-color-scheme: dark)');
 const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : wantsDark.matches);
-const nameTheme = () => { byId('theme').textContent = isDark() ? 'light' : 'dark'; runs.forEach((run) => run.drawOverview()); };
+const nameTheme = () => { byId('theme').textContent = isDark() ? 'light mode' : 'dark mode'; runs.forEach((run) => run.drawOverview()); };
 const theme = () => { root.dataset.theme = isDark() ? 'light' : 'dark'; nameTheme(); };
 byId('theme').addEventListener('click', theme);
 wantsDark.addEventListener('change', nameTheme);

@@ -62,7 +62,7 @@ impl Switches {
         // The awaited object is known from the thread's next event, or from the outcome if there is none.
         if let Some(next) = trace.events.get(self.next[last]) {
             return match next.op {
-                Op::Yield => "gives way".to_owned(),
+                Op::Yield => "yields".to_owned(),
                 Op::Sleep => "sleeps".to_owned(),
                 // The thread could not continue, so it waited for its next operation.
                 Op::CondWake

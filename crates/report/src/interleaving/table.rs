@@ -213,7 +213,7 @@ impl<'a> Table<'a> {
         };
         if self.layout.ids {
             let words = if words.is_empty() {
-                format!("{} goes on", self.columns[to].id())
+                format!("{} continues", self.columns[to].id())
             } else {
                 format!("{} {words}", self.subject(from, to, reason))
             };
@@ -234,10 +234,9 @@ impl<'a> Table<'a> {
         if words.is_empty() {
             return;
         }
-        let label = format!(" {words} ");
+        // The arrow may start at the other thread, so the text always names the one that it is about.
+        let label = format!(" {} {words} ", self.subject(from, to, reason));
         if right - left < width(&label) + 4 {
-            // Beside the arrow the text must name its thread.
-            let label = format!(" {} {words} ", self.subject(from, to, reason));
             line.put(right + 1, &cut(&label, self.options.width.saturating_sub(right + 1)), style);
         } else if start < end {
             line.put(left + 3, &label, style);

@@ -12,9 +12,9 @@ pub use text::slice_text;
 use crate::Names;
 use reason_text::ReasonWriter;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unsnarl_model::{ModuleIx, Site, ThreadIx, Trace};
+use unsnarl_model::{Event, ModuleIx, Op, Site, ThreadIx, Trace};
 use unsnarl_slice::{
-    CELLS, Counts, DataPath, InstructionIx, RaceKind, Reason, Slice, SliceNode,
+    CELLS, Counts, DataPath, InstructionIx, RaceEdge, RaceKind, Reason, Slice, SliceNode,
     x86::{Call, Recording},
 };
 
@@ -44,7 +44,7 @@ pub struct SliceLine {
     pub criterion: bool,
     /// Threads interact here: one read what another wrote, or they race.
     pub is_shared: bool,
-    /// Why it is in the slice, as text.
+    /// The reason why it is in the slice, as text.
     pub reasons: Vec<String>,
     /// The lines that depend on it, with the kind of dependence.
     pub(crate) dependents: BTreeSet<(&'static str, SourceLine)>,
@@ -81,7 +81,7 @@ pub struct UnknownCall {
 pub struct SliceReport {
     /// The lines to explain, with the threads that executed them.
     pub criterion: Vec<(SourceLine, ThreadIx)>,
-    /// The failure, then the lines at which threads interact, then what led there, each group newest first. A failure
+    /// The failure, then the lines at which threads interact, then earlier lines that contributed, each group newest first. A failure
     /// that depends on the schedule originates where threads interact.
     pub lines: Vec<SliceLine>,
     /// The races in the slice.
@@ -106,6 +106,31 @@ struct LineIndex<'a> {
 }
 
 impl LineIndex<'_> {
+    /// Attributes reads in races to the lines of their events. The compiler may merge a load into an instruction of a
+    /// later line, and then the reader would be shown a line that reads nothing.
+    fn use_lines_of_events(&mut self, races: &BTreeSet<RaceEdge>, names: &mut dyn Names) {
+        let writes = |place: InstructionIx| {
+            races.iter().any(|edge| {
+                edge.to.0 == place || edge.from.0 == place && edge.kind == RaceKind::WriteAfterWrite
+            })
+        };
+        for edge in races.iter().filter(|edge| edge.kind == RaceKind::WriteAfterRead) {
+            let (place, thread) = edge.from;
+            if writes(place) {
+                continue;
+            }
+            let is_event =
+                |event: &&Event| (event.op, event.thread, event.addr) == (Op::Read, thread, edge.addr);
+            let sites: BTreeSet<Site> =
+                self.trace.events.iter().filter(is_event).map(|event| self.trace.user_site(event)).collect();
+            let mut lines: Vec<_> = sites.into_iter().filter_map(|site| line_of(site, names)).collect();
+            lines.dedup();
+            if let [line] = lines.as_slice() {
+                self.known.insert(place, Some(line.clone()));
+            }
+        }
+    }
+
     fn of(&mut self, place: InstructionIx, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
         let Self { trace, recording, known } = self;
         let find = || {
@@ -116,9 +141,7 @@ impl LineIndex<'_> {
                 .enumerate()
                 .filter(|(_, m)| m.base <= pc && pc - m.base < m.size)
                 .max_by_key(|(_, m)| m.base)?;
-            let site = Site { module: ModuleIx(ix as u16), offset: pc - module.base };
-            let frame = names.frames(site).into_iter().find(|f| !f.system && f.line.is_some())?;
-            Some((SourceLine { file: frame.file?, line: frame.line? }, frame.function))
+            line_of(Site { module: ModuleIx(ix as u16), offset: pc - module.base }, names)
         };
         known.entry(place).or_insert_with(find).clone()
     }
@@ -131,7 +154,13 @@ impl LineIndex<'_> {
     }
 }
 
-/// Returns a predicate for instructions of a line, given by the end of its file's path and its number.
+/// Returns the user's line at a site, and its function.
+fn line_of(site: Site, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
+    let frame = names.frames(site).into_iter().find(|frame| !frame.system && frame.line.is_some())?;
+    Some((SourceLine { file: frame.file?, line: frame.line? }, frame.function))
+}
+
+/// Returns the instructions of a line, given by the end of its file's path and its number.
 pub fn on_line<'a>(
     trace: &'a Trace,
     recording: &'a Recording<'a>,
@@ -165,6 +194,7 @@ impl SliceReport {
     ) -> Self {
         let mut lines = LineIndex { trace, recording, known: HashMap::new() };
         let executed_lines = lines.executed(names);
+        lines.use_lines_of_events(&slice.races, names);
         let mut gathered: BTreeMap<SourceLine, SliceLine> = BTreeMap::new();
         let mut without_line = 0;
         let mut met_at = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::{LineIndex, SourceLine};
 use crate::Names;
-use unsnarl_model::{ThreadIx, Trace};
+use unsnarl_model::{OutcomeKind, Site, ThreadIx, Trace};
 use unsnarl_slice::{CELLS, Consumer, DataPath, InstructionIx, Reason, x86::Recording};
 
 pub(super) struct ReasonWriter<'a, 'b> {
@@ -14,12 +14,31 @@ pub(super) struct ReasonWriter<'a, 'b> {
     pub(super) line: &'a SourceLine,
 }
 
+/// The parts that a line to explain can have in the failure.
+const BLOCKS: &str = "blocks here";
+const HOLDS: &str = "acquires what another thread waits for";
+const FAILS: &str = "fails here";
+const STOPPED: &str = "is here when the run is stopped";
+const EXPLAINED: &str = "the slice explains this line";
+
+const BY_LIBRARY: &str = "by library code";
+
+/// Returns whether a reason says that the line is to be explained.
+pub(super) fn is_criterion(reason: &str) -> bool {
+    [BLOCKS, HOLDS, FAILS, STOPPED, EXPLAINED].contains(&reason)
+}
+
+/// Returns whether a reason names no line of the user's.
+pub(super) fn is_about_library(reason: &str) -> bool {
+    reason.contains(BY_LIBRARY)
+}
+
 type Dependent = Option<(&'static str, SourceLine)>;
 
 impl ReasonWriter<'_, '_> {
     /// Describes a reason, and returns the line that it is about; `None` for dependences within one line.
     pub(super) fn of(&mut self, place: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
-        let Some(consumer) = reason.about() else { return Some(("this is what failed".into(), None)) };
+        let Some(consumer) = reason.about() else { return Some((self.criterion(), None)) };
         let about = self.lines.of(consumer.place, self.names).map(|(line, _)| line);
         let race = matches!(reason, Reason::WroteBefore(..) | Reason::WroteAfter(..));
         if about.as_ref() == Some(self.line) && !race {
@@ -32,21 +51,41 @@ impl ReasonWriter<'_, '_> {
                 Some(object) => (format!("writes {object}, read {at}"), "data"),
                 None => (format!("computes a value used {at}"), "data"),
             },
-            Reason::Decides(_) => (format!("decides about what is executed {at}"), "control"),
+            Reason::Decides(_) => (format!("controls what is executed {at}"), "control"),
             Reason::Calls(_) => (self.call(place, &at, consumer), "call"),
             Reason::WroteBefore(_, addr) => {
                 let object = object(self.recording, self.names, addr, consumer.thread);
-                (
-                    format!("race: writes {object} before it is written {at}, and nothing orders the two"),
-                    "WAW",
-                )
+                (format!("race: writes {object}, then it is written {at}; nothing orders the two"), "WAW")
             }
             Reason::WroteAfter(_, addr) => {
                 let object = object(self.recording, self.names, addr, consumer.thread);
-                (format!("race: writes {object} after it was read {at}, and nothing orders the two"), "WAR")
+                (format!("race: writes {object} after it was read {at}; nothing orders the two"), "WAR")
             }
         };
         Some((text.0, about.map(|line| (text.1, line))))
+    }
+
+    /// Describes the part that a line to explain has in the failure.
+    fn criterion(&mut self) -> String {
+        let outcome = &self.trace.outcome;
+        let mut is_here = |site: Site| {
+            let frames = self.names.frames(site);
+            let user = frames.into_iter().find(|frame| !frame.system && frame.line.is_some());
+            user.is_some_and(|frame| {
+                frame.line == Some(self.line.line) && frame.file.as_deref() == Some(self.line.file.as_str())
+            })
+        };
+        let is_wait = outcome.waits.iter().any(|wait| is_here(wait.site))
+            || outcome.backtraces.iter().any(|stack| stack.frames.iter().any(|&site| is_here(site)));
+        let is_place = outcome.site.is_some_and(is_here);
+        match outcome.kind {
+            OutcomeKind::Deadlock if is_wait => BLOCKS,
+            OutcomeKind::Deadlock => HOLDS,
+            OutcomeKind::Livelock | OutcomeKind::Timeout if is_place => STOPPED,
+            _ if is_place => FAILS,
+            _ => EXPLAINED,
+        }
+        .to_owned()
     }
 
     fn line_and_thread(&self, line: &Option<SourceLine>, consumer: Consumer) -> String {
@@ -57,7 +96,7 @@ impl ReasonWriter<'_, '_> {
                 let file = line.file.rsplit('/').next().unwrap_or(&line.file);
                 format!("at {file}:{} by thread {thread}", line.line)
             }
-            None => format!("by library code in thread {thread}"),
+            None => format!("{BY_LIBRARY} in thread {thread}"),
         }
     }
 
@@ -66,7 +105,7 @@ impl ReasonWriter<'_, '_> {
             |call: &&unsnarl_slice::x86::Call| call.place == place && call.created == Some(consumer.thread);
         match self.recording.calls().iter().find(starts) {
             Some(_) => format!("starts thread {}", self.trace.thread_id(consumer.thread)),
-            None => format!("calls what is executed {at}"),
+            None => format!("calls the code executed {at}"),
         }
     }
 

@@ -1,6 +1,9 @@
 //! A slice for the terminal: annotated source, newest first.
 
-use super::{LineRace, SliceReport};
+use super::{
+    LineRace, SliceReport,
+    reason_text::{is_about_library, is_criterion},
+};
 use crate::{Names, RenderOptions, paths};
 use std::{collections::BTreeSet, fmt::Write};
 use unsnarl_model::{ThreadIx, Trace};
@@ -9,6 +12,8 @@ use unsnarl_model::{ThreadIx, Trace};
 const LINES: usize = 25;
 /// Reasons shown per line without `--all`.
 const REASONS: usize = 3;
+/// Functions with unknown effects that are listed without `--all`.
+const MAX_UNKNOWN: usize = 5;
 
 /// Returns the slice as text.
 pub fn slice_text(
@@ -28,8 +33,8 @@ pub fn slice_text(
     let races = report.races.len();
     let passes = match races {
         0 => String::new(),
-        1 => ", past 1 race".into(),
-        n => format!(", past {n} races"),
+        1 => ", 1 data race".into(),
+        n => format!(", {n} data races"),
     };
     let _ = writeln!(
         text,
@@ -46,7 +51,7 @@ pub fn slice_text(
     let first_unshared = report.lines.iter().position(|line| !line.criterion && !line.is_shared);
     for (number, line) in report.lines.iter().enumerate().take(lines) {
         if Some(number) == first_unshared && report.lines.iter().any(|line| line.is_shared) {
-            let _ = writeln!(text, "\nwhat led there");
+            let _ = writeln!(text, "\nearlier lines that contributed");
         }
         let source = names.source_line(&line.line.file, line.line.line);
         let source = source.as_deref().map(str::trim_end).unwrap_or("(source not found)");
@@ -59,11 +64,16 @@ pub fn slice_text(
             threads(&line.threads),
             source.trim_start(),
         );
+        let is_important = |reason: &String| reason.starts_with("race") || is_criterion(reason);
         let mut reasons: Vec<&String> = line.reasons.iter().collect();
-        reasons.sort_by_key(|reason| !(reason.starts_with("race") || reason.starts_with("this")));
+        reasons.sort_by_key(|reason| !is_important(reason));
+        // Library code is no help to the reader if there is anything else to say.
+        if !options.full && reasons.iter().any(|reason| !is_about_library(reason)) {
+            reasons.retain(|reason| !is_about_library(reason));
+        }
         let most = if options.full { usize::MAX } else { REASONS };
         for reason in reasons.iter().take(most) {
-            let colour = if reason.starts_with("race") || reason.starts_with("this") { red } else { dim };
+            let colour = if is_important(reason) { red } else { dim };
             let _ = writeln!(text, "{:wide$}  {:wide_threads$}  {colour}· {reason}{plain}", "", "");
         }
         if reasons.len() > most {
@@ -76,12 +86,12 @@ pub fn slice_text(
         let _ = writeln!(text, "\n{more} more lines, further back (unsnarl slice --all shows them)");
     }
     if !report.races.is_empty() {
-        let _ = writeln!(text, "\nraces on the way");
+        let _ = writeln!(text, "\ndata races in this run");
         for race in &report.races {
             let _ = writeln!(text, "  {}", race_text(race, trace, &place));
         }
     }
-    tail(&mut text, report, &place);
+    tail(&mut text, report, &place, options.full);
     text
 }
 
@@ -94,20 +104,33 @@ fn race_text(race: &LineRace, trace: &Trace, place: &dyn Fn(&super::SourceLine) 
     format!("{} {did} {}, then {} wrote it: {order}", side(&race.from), race.object, side(&race.to))
 }
 
-fn tail(text: &mut String, report: &SliceReport, place: &dyn Fn(&super::SourceLine) -> String) {
+fn tail(text: &mut String, report: &SliceReport, place: &dyn Fn(&super::SourceLine) -> String, full: bool) {
     if report.without_line > 0 {
-        let _ = writeln!(
-            text,
-            "\n{} instructions of the slice are in code without lines of yours (libraries compiled in, or no -g)",
-            report.without_line
-        );
+        let instructions = match report.without_line {
+            1 => "1 instruction of the slice has".to_owned(),
+            n => format!("{n} instructions of the slice have"),
+        };
+        let _ =
+            writeln!(text, "\n{instructions} no source line of yours (library code, or built without -g)");
     }
     if !report.unknown.is_empty() {
-        let _ = writeln!(text, "\nthe slice may be cut at functions of which nothing is known:");
-        for unknown in &report.unknown {
-            let at =
-                unknown.line.as_ref().map_or_else(String::new, |line| format!(" called at {}", place(line)));
-            let _ = writeln!(text, "  {}{at}", unknown.function);
+        if full || report.unknown.len() <= MAX_UNKNOWN {
+            let _ =
+                writeln!(text, "\nthe slice may be incomplete: the effects of these functions are unknown:");
+            for unknown in &report.unknown {
+                let at = unknown
+                    .line
+                    .as_ref()
+                    .map_or_else(String::new, |line| format!(" called at {}", place(line)));
+                let _ = writeln!(text, "  {}{at}", unknown.function);
+            }
+        } else {
+            let _ = writeln!(
+                text,
+                "\nthe slice may be incomplete: the effects of {} called functions are unknown (unsnarl slice --all \
+                 lists them)",
+                report.unknown.len()
+            );
         }
     }
     if let Some(counts) = report.counts {

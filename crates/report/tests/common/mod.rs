@@ -94,7 +94,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
 }
 
 /// Appends events to a trace.
-pub(crate) trait Play {
+pub(crate) trait TraceBuilderExt {
     /// Appends the operation `op` of `thread` at `line` on `addr`.
     fn play(&mut self, thread: u16, line: u64, op: Op, addr: u64, value: u64) -> &mut Self;
     /// Sets flags of the last event.
@@ -103,7 +103,7 @@ pub(crate) trait Play {
     fn woken_by(&mut self, number: u64) -> &mut Self;
 }
 
-impl Play for Trace {
+impl TraceBuilderExt for Trace {
     fn play(&mut self, thread: u16, line: u64, op: Op, addr: u64, value: u64) -> &mut Self {
         let known = self.sites.iter().position(|s| *s == site(line));
         let ix = known.unwrap_or(self.sites.len());

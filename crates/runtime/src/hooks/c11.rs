@@ -9,7 +9,7 @@ use super::{
     once,
     thread::{WaitLimit, create, detach, join, yield_processor},
 };
-use crate::thread::{Start, ThreadRequest};
+use crate::thread::{StartRoutine, ThreadRequest};
 use core::ffi::c_void;
 
 const SUCCESS: i32 = 0;
@@ -34,7 +34,7 @@ type Time = libc::timespec;
 type Routine = unsafe extern "C-unwind" fn();
 
 hooks! {
-    fn thrd_create(handle: *mut usize, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
+    fn thrd_create(handle: *mut usize, start: StartRoutine, arg: *mut c_void) -> i32, |runtime, pc| {
         let attr = core::ptr::null();
         answer(create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: true }, pc))
     }

@@ -34,7 +34,7 @@ const FORK: &str = "fork: the child runs without control";
 const EXEC: &str = "exec: the new program runs without control";
 
 /// The number of times a replay checks on a sleeping child that had ended in the recording. It may never end:
-/// perhaps it is not sent now what it was sent then.
+/// in the replay, it may lack input that it got in the recording.
 const MAX_REPLAY_LOOKS: u32 = 20_000;
 
 type Status = *mut i32;

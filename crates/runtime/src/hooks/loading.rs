@@ -15,7 +15,7 @@ use core::{
 };
 use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
 
-/// How the loader reports a symbol that nothing defines.
+/// The loader's message for a symbol that nothing defines.
 const UNRESOLVED: &[u8] = b"undefined symbol: ";
 
 static IS_EAGER: AtomicBool = AtomicBool::new(false);

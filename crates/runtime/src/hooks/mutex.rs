@@ -44,7 +44,7 @@ impl Mutex {
     }
 
     /// Returns whether a lock by this thread would return now.
-    pub(crate) fn lets_in(&self, thread: &Thread) -> bool {
+    pub(crate) fn can_lock(&self, thread: &Thread) -> bool {
         self.locked == 0 || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
     }
 

@@ -30,7 +30,7 @@ impl RwLock {
 
     /// Returns whether a reader can enter. A lock that prefers writers makes readers wait behind a waiting
     /// writer, even if they hold it already.
-    pub(crate) fn lets_read(&self, state: &State, reader: ThreadIx) -> bool {
+    pub(crate) fn can_read_lock(&self, state: &State, reader: ThreadIx) -> bool {
         let free = self.writer == 0 || self.destroyed != 0;
         let here: *const Self = self;
         free && (self.kind != PREFER_WRITERS
@@ -39,7 +39,7 @@ impl RwLock {
                 .any(|w| w != reader))
     }
 
-    pub(crate) fn lets_write(&self) -> bool {
+    pub(crate) fn can_write_lock(&self) -> bool {
         (self.writer == 0 && self.readers == 0) || self.destroyed != 0
     }
 }
@@ -97,7 +97,7 @@ unsafe fn attempt(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, write: bool
     // SAFETY: the program's lock.
     let l = unsafe { &mut *lock };
     let me = runtime.state.current;
-    if if write { l.lets_write() } else { l.lets_read(&runtime.state, me) } {
+    if if write { l.can_write_lock() } else { l.can_read_lock(&runtime.state, me) } {
         // SAFETY: the lock is free, and it is the running thread's turn.
         return unsafe { taken(runtime, lock, pc, op, write) };
     }

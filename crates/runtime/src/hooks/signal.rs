@@ -83,7 +83,7 @@ hooks! {
 
     fn sigpending(set: *mut Mask) -> i32, |runtime, pc| {
         *set = mem::zeroed();
-        *set.cast::<u64>() = runtime.state.sent_to_me() & runtime.state.mask();
+        *set.cast::<u64>() = runtime.state.pending_for_running_thread() & runtime.state.mask();
         0
     }
 

@@ -10,7 +10,7 @@ use crate::{
     stack,
     state::Runtime,
     sys,
-    thread::{Pending, Start, Thread, ThreadRequest},
+    thread::{Pending, StartRoutine, Thread, ThreadRequest},
     turn::Turn,
 };
 use alloc::boxed::Box;
@@ -156,7 +156,7 @@ unsafe fn give(place: *mut *mut c_void, result: *mut c_void) {
 pub(super) unsafe extern "C-unwind" fn start_thread(
     _: *mut usize,
     _: *const Attr,
-    _: Start,
+    _: StartRoutine,
     _: *mut c_void,
 ) -> i32 {
     core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym controlled::pthread_create)
@@ -182,7 +182,7 @@ fn by_kernel(runtime: &mut Runtime, handle: usize, job: impl FnOnce() -> i32) ->
 }
 
 hooks! {
-    fn pthread_create(handle: *mut usize, attr: *const Attr, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
+    fn pthread_create(handle: *mut usize, attr: *const Attr, start: StartRoutine, arg: *mut c_void) -> i32, |runtime, pc| {
         create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: false }, pc)
     }
 

@@ -6,7 +6,7 @@ use crate::{
     signals::Info,
     state::Runtime,
     sys,
-    thread::Start,
+    thread::StartRoutine,
     timers::{REAL, Timer, TimerAction},
 };
 use core::ffi::c_void;
@@ -117,7 +117,7 @@ unsafe fn on_expiry(runtime: &Runtime, event: *const SigEvent, pc: u64) -> Resul
                 runtime.state.warn(Misuse::NotModelled, pc, 0, "attributes of a timer's threads");
             }
             // SAFETY: a function of one word-sized argument, whose result is ignored.
-            let function = unsafe { core::mem::transmute::<usize, Start>(event.function) };
+            let function = unsafe { core::mem::transmute::<usize, StartRoutine>(event.function) };
             Ok((TimerAction::Thread { function, value: event.value as *mut c_void }, false))
         }
         _ => Err(libc::EINVAL),

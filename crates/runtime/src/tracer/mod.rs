@@ -69,7 +69,7 @@ pub(crate) fn begin(state: &State) {
         return;
     }
     if state.backend() == ThreadBackend::Kernel {
-        end::refuse("instructions are traced of fibers only, not of kernel threads");
+        end::refuse("instructions can be traced only with fibers, not with kernel threads");
     }
     let text = TracedText::of(&state.log);
     let words = Words::new(&state.log);

@@ -41,7 +41,7 @@ const LONGEST: usize = 64;
 const DISTANCE: u64 = 1 << 30;
 
 /// The translations of one segment.
-struct Shadow {
+struct CodeCache {
     text: Range<u64>,
     code: Emitter,
     /// The end of the memory for translations.
@@ -62,7 +62,7 @@ struct Shadow {
 }
 
 pub(super) struct Shadows {
-    segments: Vec<Shadow>,
+    segments: Vec<CodeCache>,
     factory: InstructionInfoFactory,
     encoder: Encoder,
     /// The words through which functions are called that may return to translated code; ascending.
@@ -84,7 +84,7 @@ impl Shadows {
             }
             let room = (32 * size + (16 << 20)).next_multiple_of(4096).min(512 << 20);
             let start = place(segment, room)?;
-            let mut shadow = Shadow {
+            let mut shadow = CodeCache {
                 text: segment.clone(),
                 code: Emitter { at: start },
                 end: start + room,
@@ -253,7 +253,7 @@ impl Emitter {
     }
 }
 
-impl Shadow {
+impl CodeCache {
     fn entry(&self, pc: u64) -> *mut u64 {
         // SAFETY: within the table, which has a word for each byte of the text.
         unsafe { self.table.add((pc - self.text.start) as usize) }
@@ -589,7 +589,7 @@ impl Shadow {
     }
 
     /// Pushes a return address: the original one, or a placeholder to be filled in.
-    fn call(&mut self, call: &Instruction, safe: &[u64]) -> Option<Pushed> {
+    fn call(&mut self, call: &Instruction, safe: &[u64]) -> Option<ReturnAddressPush> {
         let slot = if call.is_ip_rel_memory_operand() {
             Some(call.ip_rel_memory_address())
         } else {
@@ -599,7 +599,7 @@ impl Shadow {
             self.code.push(call.next_ip());
             return None;
         }
-        let pushed = Pushed(self.code.at);
+        let pushed = ReturnAddressPush(self.code.at);
         self.code.push(0);
         self.code.with(&[0x65, 0x48, 0x89, 0x24, 0x25], SLOT);
         Some(pushed)
@@ -673,9 +673,9 @@ impl Shadow {
 }
 
 /// The address of an emitted push of a return address.
-struct Pushed(u64);
+struct ReturnAddressPush(u64);
 
-impl Pushed {
+impl ReturnAddressPush {
     /// Fills in the address.
     fn write(&self, address: u64) {
         let mut emitter = Emitter { at: self.0 };

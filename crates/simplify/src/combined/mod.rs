@@ -47,7 +47,7 @@ pub const SEARCH: u64 = 500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimplifyOptions {
     /// The number of candidates handed to the runner at once: as many as it runs in parallel. Additional ones
-    /// are run in vain.
+    /// are run without use.
     pub batch: usize,
     /// Only the last `suffix` segments are changed by running (Tinertia, section 5.4), which bounds the runs
     /// for long traces. `None` for as many as can be examined in reasonable time: all of them unless the

@@ -49,11 +49,11 @@ impl Certificate {
     }
 }
 
-/// Why a certificate does not hold.
+/// The reason why a certificate does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch<E> {
     /// It belongs to another trace.
-    #[error("the certificate is of another trace: prove this one again")]
+    #[error("the proof is of another trace: prove this one again")]
     OtherTrace,
     /// The schedule does not have this failure, or has it at another cost.
     #[error(
@@ -68,9 +68,9 @@ pub enum Mismatch<E> {
         "the search went through {actual} states and not {expected}: the program or its surroundings have changed"
     )]
     OtherStates {
-        /// As in the certificate.
+        /// The number in the certificate.
         expected: u64,
-        /// As found now.
+        /// The number that was found now.
         actual: u64,
     },
     /// The check was interrupted.
@@ -78,7 +78,7 @@ pub enum Mismatch<E> {
     Stopped(E),
 }
 
-/// Checks by a new search that the certificate holds for the trace.
+/// Checks by a new search that the proof holds for the trace.
 ///
 /// # Errors If it does not, with the reason.
 pub fn check<R: Runner>(

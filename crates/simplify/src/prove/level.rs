@@ -50,7 +50,7 @@ pub(super) struct LevelSearch<'a> {
     /// A checksum over all states, independent of their order.
     pub(super) digest: u64,
     pub(super) switches_ruled_out: Option<u64>,
-    /// How each state was reached: it is visited again if it is reached at a lower cost.
+    /// The cost at which each state was reached. A state is visited again if it is reached at a lower cost.
     visited: HashMap<u64, Vec<Visit>>,
     /// The next operation of a thread, by the fingerprint of its history.
     next: HashMap<u64, NextOperation>,
@@ -64,7 +64,7 @@ struct NextOperation {
     target: Option<ThreadId>,
 }
 
-/// How a state was reached.
+/// The schedule that reached a state.
 struct Visit {
     thread: ThreadId,
     switches: u64,

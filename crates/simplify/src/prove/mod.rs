@@ -13,14 +13,14 @@
 //! - Schedules that differ only in the order of independent events lead to the same state, which is visited
 //!   once (`static_order/fingerprint.rs`).
 //! - An interrupted thread need not continue before another thread has done something that its next operation
-//!   depends on: otherwise it might as well have executed that operation before the interruption, with no
-//!   more switches (`pending_conflicts.rs`). That holds for context switches; it is not used when preemptions
+//!   depends on. Otherwise, executing that operation before the interruption needs no more
+//!   switches (`pending_conflicts.rs`). That holds for context switches; it is not used when preemptions
 //!   are counted.
 //! - A thread that is seen to wait for a lock, a semaphore or another thread's end is known to be blocked.
 //!
-//! The proof holds as far as the events show everything (see [`crate::static_order::relation`] for what they
-//! do not show), for threads that run for at most [`ProofLimits::in_a_row`] consecutive points, and for loops
-//! that wait in vain for at most [`ProofLimits::rounds`] rounds.
+//! The proof assumes that every interaction between threads is an event ([`crate::static_order::relation`] lists the
+//! exceptions). It holds for threads that run for at most [`ProofLimits::in_a_row`] consecutive points, and for loops
+//! that wait without success for at most [`ProofLimits::rounds`] rounds.
 
 mod certificate;
 mod level;

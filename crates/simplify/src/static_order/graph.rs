@@ -28,7 +28,7 @@ use unsnarl_semantics::{
     dependence::{Relation, Rules},
 };
 
-/// How finely a trace is split into nodes.
+/// The granularity at which a trace is split into nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Granularity {
     /// At every event with a new dependence. This is the finest split that matters: no schedule is excluded.
@@ -190,7 +190,7 @@ pub struct Builder {
     cursors: Vec<ThreadCursor>,
     /// The latest node that precedes everything later.
     fence: NodeIx,
-    /// The latest event is held back, because the last of all is special.
+    /// The latest event. The last one of a trace is treated differently, so each is processed when the next one arrives.
     held_back: Option<(Event, bool)>,
     /// The number of the trace's current segment.
     segment: u64,

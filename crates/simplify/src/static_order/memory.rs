@@ -3,7 +3,7 @@
 //! Memory is divided into words of eight bytes. A word has no cell until it is touched, then one, and more
 //! only if its bytes are touched in different groups. A write to many bytes, an allocation and a release
 //! treat all of them alike: their cells are freed, and one *stretch* records the last writer. So memory that
-//! is allocated, used and freed over and over takes no more room than the memory in use.
+//! is allocated, used and freed again and again takes no more room than the memory in use.
 
 use super::{
     cells::{Cells, NONE, NodeIx},

@@ -43,7 +43,7 @@ pub use runs::Effort;
 use unsnarl_model::{Event, Schedule, Segment, Stats, Trace};
 pub use unsnarl_semantics::dependence::Rules;
 
-/// How to choose among the orders that keep the dependences.
+/// The rule that chooses among the orders that keep the dependences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderStrategy {
     /// Few thread runs, by a search.

@@ -45,7 +45,7 @@ impl Reordering {
     /// Returns the trace in the new order. The outcome is kept, which one replay can confirm.
     ///
     /// # Panics
-    /// If this is not the trace that the order was made for.
+    /// Returns an error if this is not the trace that the order was made for.
     #[must_use]
     pub fn apply(&self, trace: &Trace) -> Trace {
         reordered(trace, &self.permutation(&trace.events))

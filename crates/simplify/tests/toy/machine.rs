@@ -533,7 +533,7 @@ impl<'p> Machine<'p> {
             self.outcome = Some(Outcome::exit(0));
             return;
         }
-        self.deadlock("no thread can go on");
+        self.deadlock("no thread can continue");
     }
 
     fn deadlock(&mut self, message: &str) {

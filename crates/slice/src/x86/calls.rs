@@ -36,7 +36,7 @@ pub struct Call {
     pub(super) ends: Option<u64>,
 }
 
-/// How control left the traced code.
+/// The kind of call by which control left the traced code.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExitRecord {
     Call(u32),

@@ -2,7 +2,7 @@
 //! returned.
 
 use super::{
-    Call, Code, Damaged, Recording, Summary,
+    Call, Code, Recording, Summary, TraceCorrupt,
     calls::{
         CALLBACK_ARGUMENTS, CALLBACK_RESULT, EntryRecord, ExitRecord, THREAD_ARGUMENT, THREAD_RESULT, cell,
     },
@@ -58,7 +58,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     }
 
     /// Runs the pass and returns the recording.
-    pub(super) fn all(mut self) -> Result<Recording<'a>, Damaged> {
+    pub(super) fn all(mut self) -> Result<Recording<'a>, TraceCorrupt> {
         let (words, end) = (self.recording.words, self.recording.end);
         let mut at = WordCursor::START;
         let mut window = WordWindow::default();
@@ -82,9 +82,9 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     }
 
     /// Reads a record and moves to the next one; returns false if the target died in the middle of it.
-    fn record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, Damaged> {
+    fn record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, TraceCorrupt> {
         let words = window.from(at.word);
-        let damaged = Damaged { word: at.word };
+        let damaged = TraceCorrupt { word: at.word };
         let head = StepWord(words[0]);
         let kind = head.kind().ok_or(damaged)?;
         let following = match kind {

@@ -9,7 +9,7 @@ use unsnarl_insn::{
 };
 use unsnarl_wire::StepWord;
 
-/// How an instruction transfers control.
+/// The control transfer of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlTransfer {
     Next,

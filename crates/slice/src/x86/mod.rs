@@ -18,6 +18,6 @@ pub use cfg::Cfg;
 pub use code::{Code, CodeSegment, Function};
 pub use frames::register;
 pub use insns::Insn;
-pub use recording::{Damaged, Recording};
+pub use recording::{Recording, TraceCorrupt};
 pub use summaries::{Summary, SummaryQuality};
 pub use words::WordSource;

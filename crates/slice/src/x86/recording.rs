@@ -20,7 +20,7 @@ use unsnarl_wire::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
 /// The words are invalid: the trace is damaged, or belongs to other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged {
+pub struct TraceCorrupt {
     /// The number of the word.
     pub word: u64,
 }
@@ -55,7 +55,7 @@ impl<'a> Recording<'a> {
         code: &Code,
         events: &[Event],
         name: &mut dyn FnMut(u64) -> Option<String>,
-    ) -> Result<Self, Damaged> {
+    ) -> Result<Self, TraceCorrupt> {
         let recording = Self {
             words,
             end: words.len(),

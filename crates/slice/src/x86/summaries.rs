@@ -5,7 +5,7 @@
 
 use crate::{ByteSpan, CELLS};
 
-/// How well a function is known.
+/// The knowledge of a function's effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryQuality {
     /// All its effects on the program's memory are known.
@@ -19,7 +19,7 @@ pub enum SummaryQuality {
 /// The effects of a function.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// How reliable the summary is.
+    /// The reliability of the summary.
     pub quality: SummaryQuality,
     /// The number of arguments; more may follow if it is variadic.
     pub arguments: u8,

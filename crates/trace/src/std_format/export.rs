@@ -14,7 +14,7 @@ use unsnarl_semantics::{LockChange, Machine, MemoryOp, Operation, ThreadOp};
 
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportSummary {
     /// The number of lines.
     pub lines: u64,
     /// The number of skipped events by operation: STD has no word for them, they failed, or they are inner
@@ -26,16 +26,16 @@ pub struct Exported {
 ///
 /// Locations are indices into the trace's `sites`, or the locations of the text that it was imported from.
 /// Threads are `T0`, `T1` …, or named as in that text. The writer should be buffered.
-pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
+pub fn export(trace: &Trace, out: impl Write) -> io::Result<ExportSummary> {
     export_with_names(trace, &StdNames::from_trace(trace), out)
 }
 
 /// Writes an imported trace with operands named as in the original text.
-pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -> io::Result<Exported> {
+pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -> io::Result<ExportSummary> {
     let imported = is_imported(trace);
     let threads = thread_names(trace, imported);
     let mut machine = Machine::default();
-    let mut exported = Exported::default();
+    let mut exported = ExportSummary::default();
     for event in &trace.events {
         let operations = std_operations(event, imported, &mut machine);
         if operations.is_empty() {

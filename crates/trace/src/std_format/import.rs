@@ -1,7 +1,7 @@
 //! Import: from STD text to a trace.
 
 use super::{
-    MODULE, Note, Oddity, StdNames,
+    Irregularity, MODULE, Note, StdNames,
     line::StdOp,
     text::{LineEntry, StdText, each_line},
 };
@@ -20,7 +20,7 @@ use unsnarl_semantics::{
 
 /// A trace imported from another tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedTrace {
     /// The trace; it has no program and is assumed to have ended normally.
     pub trace: Trace,
     /// The names of locks and variables in the text.
@@ -33,7 +33,7 @@ pub struct Imported {
     pub lines: Vec<u64>,
 }
 
-/// Why text is not an STD trace.
+/// The reason why text is not an STD trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdError {
@@ -60,15 +60,15 @@ pub enum StdError {
         reason: io::Error,
     },
     /// The text is read twice, and differed the second time.
-    #[error("has other lines than a moment ago; import it when nobody writes to it any more")]
+    #[error("changed while it was being read; import it when it is complete")]
     Changed,
     /// Events could not be written to the temporary file.
-    #[error("has events that cannot be laid down on disk: {0}; make room there")]
+    #[error("cannot write temporary events to disk: {0}; free some space")]
     SpillFile(io::Error),
 }
 
 /// Reads a trace. The [module's documentation](super) describes the translation.
-pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
+pub fn import(text: impl BufRead) -> Result<ImportedTrace, StdError> {
     let (mut words, mut entries) = (StdText::default(), Vec::new());
     each_line(text, |line, parsed| {
         entries.push(words.note(line, parsed));
@@ -83,7 +83,7 @@ pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
     let executed = ExecutionFacts::of(&events);
     mark_preemptions(&mut events, executed, &[]);
     trace.events = events;
-    Ok(Imported { trace, names, notes, skipped, lines })
+    Ok(ImportedTrace { trace, names, notes, skipped, lines })
 }
 
 /// The destination of events.
@@ -260,7 +260,7 @@ impl<'a, S: Sink> Importer<'a, S> {
         }
         let wrong = |reason| StdError::StdLine { line, reason };
         let number = u16::try_from(self.threads.len())
-            .map_err(|_| wrong("has one thread too many: unsnarl takes 65536"))?;
+            .map_err(|_| wrong("has more threads than the 65536 that unsnarl supports"))?;
         let parent = parent.unwrap_or(ThreadIx::MAIN);
         let id = if number == 0 {
             ThreadId::main()
@@ -270,7 +270,7 @@ impl<'a, S: Sink> Importer<'a, S> {
             self.threads[parent.index()].id.child(*nth)
         };
         if id.path().len() > MAX_DEPTH {
-            return Err(wrong("forks too deep: unsnarl takes 1024 generations of threads"));
+            return Err(wrong("forks deeper than the 1024 generations of threads that unsnarl supports"));
         }
         let first = self.text.numbers.get(name).and_then(|word| self.text.threads.get(word));
         let location = first.map_or(0, |lines| lines.location);
@@ -284,7 +284,7 @@ impl<'a, S: Sink> Importer<'a, S> {
     fn fork(&mut self, thread: ThreadIx, entry: &LineEntry) -> Result<ThreadIx, StdError> {
         let name = self.text.thread_name(entry.operand);
         if self.numbers.contains_key(&name) {
-            self.note(entry.line, thread, Oddity::ForkedAlready { child: name.clone() });
+            self.note(entry.line, thread, Irregularity::ForkedAlready { child: name.clone() });
         }
         let child = self.thread(&name, Some(thread), entry.line)?;
         self.remember_spelling(child, self.text.word(entry.operand));
@@ -312,22 +312,22 @@ impl<'a, S: Sink> Importer<'a, S> {
     fn note_acquire(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         let name = || self.names.of(lock).into_owned();
         let holders = self.machine.holders(lock);
-        let oddity = if self.machine.hold_of(thread, lock).is_some() {
-            Oddity::TakenAgain { lock: name() }
+        let irregularity = if self.machine.hold_of(thread, lock).is_some() {
+            Irregularity::TakenAgain { lock: name() }
         } else if let Some(holder) = holders.last() {
-            Oddity::TakenFromAnother {
+            Irregularity::TakenFromAnother {
                 lock: name(),
                 holder: self.threads[holder.thread.index()].name.clone(),
             }
         } else {
             return;
         };
-        self.note(line, thread, oddity);
+        self.note(line, thread, irregularity);
     }
 
     fn note_release(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         if self.depth(thread, lock) == 0 {
-            self.note(line, thread, Oddity::NotHeld { lock: self.names.of(lock).into_owned() });
+            self.note(line, thread, Irregularity::NotHeld { lock: self.names.of(lock).into_owned() });
         }
     }
 
@@ -363,10 +363,10 @@ impl<'a, S: Sink> Importer<'a, S> {
         self.push(event, line)
     }
 
-    fn note(&mut self, line: u64, thread: ThreadIx, oddity: Oddity) {
+    fn note(&mut self, line: u64, thread: ThreadIx, irregularity: Irregularity) {
         self.odd += 1;
         if self.notes.len() < self.most_notes {
-            self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), oddity });
+            self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), irregularity });
         }
     }
 

@@ -55,10 +55,10 @@ mod note;
 mod streaming;
 mod text;
 
-pub use export::{Exported, export, export_with_names};
-pub use import::{Imported, StdError, import};
+pub use export::{ExportSummary, export, export_with_names};
+pub use import::{ImportedTrace, StdError, import};
 pub use names::StdNames;
-pub use note::{Note, Oddity};
+pub use note::{Irregularity, Note};
 pub use streaming::{StreamedImport, import_streaming};
 
 use unsnarl_model::Trace;

@@ -10,13 +10,13 @@ pub struct Note {
     /// The thread.
     pub thread: String,
     /// The irregularity.
-    pub oddity: Oddity,
+    pub irregularity: Irregularity,
 }
 
 /// The irregularities of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Oddity {
+pub enum Irregularity {
     /// The thread acquires a lock that it holds.
     TakenAgain {
         /// The lock.
@@ -43,15 +43,15 @@ pub enum Oddity {
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, thread, oddity } = self;
+        let Self { line, thread, irregularity } = self;
         write!(f, "line {line}: {thread} ")?;
-        match oddity {
-            Oddity::TakenAgain { lock } => write!(f, "takes lock {lock}, which it holds already"),
-            Oddity::TakenFromAnother { lock, holder } => {
-                write!(f, "takes lock {lock}, which {holder} holds")
+        match irregularity {
+            Irregularity::TakenAgain { lock } => write!(f, "acquires lock {lock}, which it already holds"),
+            Irregularity::TakenFromAnother { lock, holder } => {
+                write!(f, "acquires lock {lock}, which {holder} holds")
             }
-            Oddity::NotHeld { lock } => write!(f, "gives up lock {lock}, which it does not hold"),
-            Oddity::ForkedAlready { child } => write!(f, "forks {child}, which exists already"),
+            Irregularity::NotHeld { lock } => write!(f, "releases lock {lock}, which it does not hold"),
+            Irregularity::ForkedAlready { child } => write!(f, "forks {child}, which already exists"),
         }
     }
 }

@@ -70,7 +70,7 @@ struct Bench {
     runs: usize,
 }
 
-/// How a program is compiled and run.
+/// The compiler and the options of a program.
 #[derive(Default)]
 struct Call {
     /// Additional compiler arguments.

@@ -37,7 +37,7 @@ impl Expected {
 }
 
 /// Result of a program.
-struct Compared {
+struct ComparisonRow {
     row: Row,
     /// A correct program with a report.
     has_false_report: bool,
@@ -78,7 +78,7 @@ impl Bench {
              not end by themselves, need unsnarl for it, or use locks wrongly.",
             all - files.len()
         );
-        let symbols = |which: &dyn Fn(&Compared) -> bool| {
+        let symbols = |which: &dyn Fn(&ComparisonRow) -> bool| {
             let those = files.iter().zip(&rows).filter(|(_, compared)| which(compared));
             those.map(|(file, _)| format!("`{}`", name(file))).collect::<Vec<_>>().join(", ")
         };
@@ -96,7 +96,7 @@ impl Bench {
         Ok(())
     }
 
-    fn program(&self, file: &Path, rust: &Path) -> Result<Compared> {
+    fn program(&self, file: &Path, rust: &Path) -> Result<ComparisonRow> {
         let expected = Expected::of(file);
         let call = expected.call();
         let is_rust = file.extension().is_some_and(|ending| ending == "rs");
@@ -110,7 +110,7 @@ impl Bench {
             (ours, Some(theirs))
         };
         let lines = std::fs::read_to_string(file)?.lines().count();
-        Ok(Compared {
+        Ok(ComparisonRow {
             has_false_report: expected.is_correct() && !ours.places.is_empty(),
             hangs: theirs.as_ref().map(|theirs| theirs.runs).filter(|&runs| runs < self.runs),
             row: Row::of(&name(file), lines, &ours, &report, theirs.as_ref()),

@@ -1,4 +1,4 @@
-//! How close the result is to the minimum number of context switches.
+//! Compares the result with the minimum number of context switches.
 
 use super::{brute, random};
 use crate::static_order::{Effort, Granularity, Graph, OrderStrategy, reorder};

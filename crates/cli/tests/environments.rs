@@ -553,7 +553,7 @@ fn run(
 
 /// The message of `replay` for other addresses than in the recording, which was made without restrictions.
 const REPRODUCED: &str = "reproduced: ";
-const OTHER_LAYOUT: &str = "but the program is loaded at other addresses here";
+const OTHER_LAYOUT: &str = "but the program was loaded at other addresses";
 
 /// The message of `simplify` if it uses no snapshots.
 const NO_SNAPSHOTS: &str = "no snapshots: ";

@@ -132,11 +132,11 @@ fn flipped_bit_reports_its_section() {
     for ((_, at), word) in sections(&file).into_iter().zip(words) {
         let mut damaged = file.clone();
         damaged[at + 28 + 5] ^= 4;
-        let start = format!("is damaged in its {word} section: its checksum does not fit; ");
+        let start = format!("is damaged in its {word} section: its checksum does not match; ");
         assert!(message(&damaged).starts_with(&start), "{}", message(&damaged));
         let mut damaged = file.clone();
         damaged[at + 7] ^= 1;
-        let start = format!("is damaged in its {word} section: the checksum of its header does not fit; ");
+        let start = format!("is damaged in its {word} section: the checksum of its header does not match; ");
         assert!(message(&damaged).starts_with(&start), "{}", message(&damaged));
     }
 }

@@ -12,6 +12,9 @@ use crate::{
 };
 use std::fmt::Write;
 use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
+use unsnarl_semantics::{
+    Access, AccessKind, ByteRange, CondOp, MemoryOp, MutexOp, Operation, RwLockOp, SemaphoreOp, succeeded,
+};
 
 /// Preemptions that are described in full; the interleaving shows the others.
 const MAX_PREEMPTIONS: usize = 3;
@@ -170,13 +173,8 @@ impl CauseWriter<'_> {
             let wait = &waiting.wait;
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
-            let signals = |event: &Event| {
-                event.addr == wait.addr && matches!(event.op, Op::Signal | Op::Broadcast | Op::FutexWake)
-            };
-            let reason = match waits::last(self.trace, signals) {
-                Some(event) if event.value == 0 => {
-                    ": the signal came when no thread was waiting (a lost wake-up)"
-                }
+            let reason = match waits::last_wake(self.trace, wait.addr) {
+                Some((_, 0)) => ": the signal came when no thread was waiting (a lost wake-up)",
                 _ => "",
             };
             let thread_name = describe::id(self.trace, wait.thread);
@@ -244,27 +242,29 @@ impl CauseWriter<'_> {
         held.map(|hold| format!("`{}`", self.objects.held(self.trace, hold))).collect()
     }
 
-    /// Returns the changes by other threads, while a thread was preempted, to objects that it was using: the address
+    /// Returns the changes by other threads, while a thread was preempted, to objects that it was using: the object
     /// and the text.
     fn changes_while_preempted(
         &self,
         event: usize,
         resumed: Option<usize>,
         names: &mut dyn Names,
-    ) -> Vec<(u64, String)> {
+    ) -> Vec<(UsedThing, String)> {
         let trace = self.trace;
         let preempted = trace.events[event - 1].thread;
         let before = trace.events[..event].iter().rev().take_while(|e| e.thread == preempted);
         let after = resumed.into_iter().map(|at| &trace.events[at]);
-        let in_hand: Vec<u64> = before.chain(after).map(|e| e.addr).filter(|&addr| addr != 0).collect();
-        let mut sentences: Vec<(bool, u64, String)> = Vec::new();
+        let in_use: Vec<UsedThing> = before.chain(after).filter_map(UsedThing::of).collect();
+        let mut sentences: Vec<(bool, UsedThing, String)> = Vec::new();
         let mut places = Vec::new();
         for at in event..resumed.unwrap_or(trace.events.len()) {
             let other = &trace.events[at];
-            let Some((verb, changes)) = effect_of(other).filter(|_| in_hand.contains(&other.addr)) else {
+            let Some((verb, changes)) = effect_of(other) else { continue };
+            let Some(used) = UsedThing::of(other).filter(|used| in_use.iter().any(|own| own.meets(*used)))
+            else {
                 continue;
             };
-            let place = (other.thread, other.op, other.addr, trace.user_site(other));
+            let place = (other.thread, other.op, used, trace.user_site(other));
             if places.contains(&place) {
                 continue;
             }
@@ -275,7 +275,7 @@ impl CauseWriter<'_> {
             let object = self.objects.at(trace, at);
             sentences.push((
                 changes,
-                other.addr,
+                used,
                 format!("thread {thread_name} {verb} `{object}`{value}{at_line}"),
             ));
         }
@@ -283,20 +283,21 @@ impl CauseWriter<'_> {
         if sentences.iter().any(|(changes, ..)| *changes) {
             sentences.retain(|(changes, ..)| *changes);
         }
-        sentences.into_iter().map(|(_, addr, change)| (addr, change)).take(MAX_CHANGES).collect()
+        sentences.into_iter().map(|(_, used, change)| (used, change)).take(MAX_CHANGES).collect()
     }
 
     /// Describes the last value that a preempted thread had read of a variable that others then changed.
     fn stale_read(
         &self,
         event: usize,
-        changes_while_preempted: &[(u64, String)],
+        changes_while_preempted: &[(UsedThing, String)],
         names: &mut dyn Names,
     ) -> Option<String> {
         let preempted = self.trace.events[event - 1].thread;
         let at = self.trace.events[..event].iter().rposition(|e| {
-            let reads = matches!(e.op, Op::Read | Op::AtomicLoad);
-            reads && e.thread == preempted && changes_while_preempted.iter().any(|(addr, _)| *addr == e.addr)
+            let read = read_by(e).map(|read| UsedThing::Memory(read.range));
+            e.thread == preempted
+                && read.is_some_and(|read| changes_while_preempted.iter().any(|(used, _)| used.meets(read)))
         })?;
         let value = describe::value(&self.trace.events[at])?;
         let line = self.at_line(at, names);
@@ -317,16 +318,22 @@ impl CauseWriter<'_> {
         }
         let last = trace.events.len().checked_sub(1)?;
         let tail = &trace.events[last.saturating_sub(MAX_LOOP_EVENTS)..];
-        let reads = |event: &&Event| matches!(event.op, Op::Read | Op::AtomicLoad);
         // The same location is read repeatedly with the same result.
-        let (at, event) = tail.iter().enumerate().rev().find(|(_, event)| reads(event))?;
-        let again =
-            |e: &&Event| reads(e) && (e.thread, e.addr, e.value) == (event.thread, event.addr, event.value);
+        let (at, event, read) =
+            tail.iter().enumerate().rev().find_map(|(at, event)| Some((at, event, read_by(event)?)))?;
+        let again = |e: &&Event| {
+            e.thread == event.thread
+                && read_by(e).is_some_and(|other| (other.range, other.value) == (read.range, read.value))
+        };
         if tail.iter().filter(again).count() < 3 {
             return None;
         }
         let number = trace.events.len() - tail.len() + at;
-        let changed = |e: &Event| e.addr == event.addr && effect_of(e).is_some_and(|(_, changes)| changes);
+        let used = UsedThing::Memory(read.range);
+        let changed = |e: &Event| {
+            UsedThing::of(e).is_some_and(|other| other.meets(used))
+                && effect_of(e).is_some_and(|(_, changes)| changes)
+        };
         let object = self.objects.at(trace, number);
         let thread_name = describe::id(trace, event.thread);
         let value = describe::value(event)?;
@@ -394,21 +401,58 @@ fn gerund(op: Op) -> Option<&'static str> {
     })
 }
 
+/// Something that several threads can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UsedThing {
+    /// A lock, a condition variable and so on, by its address.
+    Object(u64),
+    Memory(ByteRange),
+}
+
+impl UsedThing {
+    fn of(event: &Event) -> Option<Self> {
+        let operation = Operation::decode(event);
+        operation.bytes().map(Self::Memory).or_else(|| operation.object().map(Self::Object))
+    }
+
+    /// Returns whether both are, at least in part, the same.
+    fn meets(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Object(a), Self::Object(b)) => a == b,
+            (Self::Memory(a), Self::Memory(b)) => a.overlaps(b),
+            _ => false,
+        }
+    }
+}
+
+/// Returns the access of an event that only reads.
+fn read_by(event: &Event) -> Option<Access> {
+    let operation = Operation::decode(event);
+    let access = operation.access()?;
+    matches!(access.kind, AccessKind::Read | AccessKind::Load).then_some(*access)
+}
+
 /// Returns the verb for an event that other threads can observe, and whether its effect is permanent.
 fn effect_of(event: &Event) -> Option<(&'static str, bool)> {
-    if event.flags.has(Flags::FAILED) {
+    if !succeeded(event) {
         return None;
     }
-    Some(match event.op {
-        Op::Read | Op::AtomicLoad => ("read", false),
-        Op::Lock | Op::WriteLock | Op::ReadLock => ("locked", false),
-        Op::Write | Op::AtomicStore => ("wrote", true),
-        Op::AtomicRmw | Op::AtomicCas => ("updated", true),
-        Op::LockDestroy | Op::CondDestroy | Op::RwDestroy | Op::SemDestroy => ("destroyed", true),
-        Op::Signal | Op::Broadcast => ("signalled", true),
-        Op::SemPost => ("posted", true),
-        Op::SemWait => ("took", true),
-        Op::Free => ("freed", true),
+    Some(match Operation::decode(event) {
+        Operation::Memory(MemoryOp::Access(access)) => match access.kind {
+            AccessKind::Read | AccessKind::Load => ("read", false),
+            AccessKind::Write | AccessKind::Store => ("wrote", true),
+            AccessKind::Update | AccessKind::CompareExchange => ("updated", true),
+        },
+        Operation::Memory(MemoryOp::Free(_)) => ("freed", true),
+        Operation::Mutex(MutexOp::Lock { attempt: false, .. })
+        | Operation::RwLock(RwLockOp::Lock { attempt: false, .. }) => ("locked", false),
+        Operation::Mutex(MutexOp::Destroy { .. })
+        | Operation::RwLock(RwLockOp::Destroy { .. })
+        | Operation::Cond(CondOp::Destroy { .. })
+        | Operation::Semaphore(SemaphoreOp::Destroy { .. }) => ("destroyed", true),
+        Operation::Cond(CondOp::Signal { .. }) => ("signalled", true),
+        Operation::Semaphore(SemaphoreOp::Post { .. }) => ("posted", true),
+        Operation::Semaphore(SemaphoreOp::Wait { attempt: false, .. }) => ("took", true),
         _ => return None,
     })
 }

@@ -5,124 +5,210 @@ mod descriptor;
 mod signal;
 
 use crate::objects::ObjectNames;
-use unsnarl_model::{Event, Flags, ObjectKind, Op, Order, ThreadIx, Trace, Wait};
+use unsnarl_model::{Event, ObjectKind, Op, Order, ThreadIx, Trace, Wait};
+use unsnarl_semantics::{
+    Access, AccessKind, BarrierOp, CondOp, DescriptorOpKind, FutexOp, MemoryOp, MutexOp, OnceOp, OpResult,
+    Operation, RwLockOp, SchedulingOp, SemaphoreOp, Step, ThreadOp,
+};
 
 pub(crate) use descriptor::made_at;
+
+/// The text for an operation.
+enum Words {
+    /// The text says how the operation ended.
+    Complete(String),
+    /// The result is still to be added.
+    WithoutResult(String),
+}
+
+use Words::{Complete, WithoutResult};
 
 /// Describes an event, like `lock m` or `write hits (was 0)`.
 pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
     let event = &trace.events[number];
+    let step = Step::decode(event, number as u64);
     let on = || objects.at(trace, number);
-    let value = event.value;
-    let shown = || number_of(value, event.size);
-    let failed = event.flags.has(Flags::FAILED);
-    let words = match event.op {
-        Op::Start | Op::End | Op::Yield => event.op.name().to_owned(),
-        Op::Exit => format!("exit with status {}", value as i32),
-        Op::Create | Op::Join | Op::Detach | Op::Cancel => {
-            format!("{} {}", event.op.name(), thread(trace, value))
+    let name = event.op.name();
+    let words = match &step.operation {
+        Operation::Memory(op) => memory(op, &step, &on),
+        Operation::Mutex(op) => mutex(op, &step, name, &on),
+        Operation::RwLock(op) => rwlock(op, &step, name, &on),
+        Operation::Cond(op) => cond(op, &step, name, &on, trace, objects),
+        Operation::Semaphore(op) => semaphore(op, &step, name, &on),
+        Operation::Futex(op) => futex(op, &step, name, &on, trace),
+        Operation::Barrier(BarrierOp::Init { threads, .. }) => {
+            WithoutResult(format!("init {} (for {threads})", on()))
         }
-        Op::Cancelled => "is cancelled".to_owned(),
-        Op::LockInit | Op::RwInit | Op::CondInit => format!("init {}", on()),
-        Op::LockDestroy | Op::RwDestroy | Op::CondDestroy | Op::SemDestroy | Op::BarrierDestroy => {
-            format!("destroy {}", on())
-        }
-        Op::Lock if value > 1 && !failed => format!("lock {} (depth {value})", on()),
-        Op::Lock => format!("lock {}", on()),
-        Op::Unlock if value > 0 && !failed => format!("unlock {} (depth {value} left)", on()),
-        Op::Unlock | Op::RwUnlock => format!("unlock {}", on()),
-        Op::TryLock | Op::TryReadLock | Op::TryWriteLock if failed => {
-            return format!("{} {}: busy", event.op.name(), on());
-        }
-        Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
-            format!("{} {}", event.op.name(), on())
-        }
-        Op::CondWait => match objects.lock(value) {
-            Some(mutex) => format!("cond wait {}, releases {mutex}", on()),
-            None => format!("cond wait {}", on()),
-        },
-        Op::CondWake | Op::FutexWoken => format!("{} {}{}", event.op.name(), on(), woken_by(trace, event)),
-        Op::Signal if value == 0 => format!("signal {} (no waiter)", on()),
-        Op::Signal => format!("signal {}", on()),
-        Op::Broadcast | Op::FutexWake | Op::FutexRequeue => {
-            let affected = if event.op == Op::FutexRequeue { event.size.into() } else { value };
-            match affected {
-                0 => return format!("{} {} (no waiter)", event.op.name(), on()),
-                _ => format!("{} {} (wakes {affected})", event.op.name(), on()),
+        Operation::Barrier(BarrierOp::Destroy { .. }) => WithoutResult(format!("destroy {}", on())),
+        Operation::Once(OnceOp::Pass { .. }) => WithoutResult(format!("once {}: already done", on())),
+        Operation::Barrier(_) | Operation::Once(_) => WithoutResult(format!("{name} {}", on())),
+        Operation::Thread(op) => WithoutResult(thread_operation(op, name, trace)),
+        Operation::Scheduling(op) => WithoutResult(match *op {
+            SchedulingOp::Sleep { end } => {
+                format!("slept until {}", seconds(end.saturating_sub(trace.plan.epoch)))
             }
+            SchedulingOp::Point { name } => match objects.point(name) {
+                Some(name) => format!("point `{name}`"),
+                None => "point".to_owned(),
+            },
+            SchedulingOp::Yield | SchedulingOp::Checkpoint => name.to_owned(),
+        }),
+        Operation::Descriptor(op) => Complete(match op.kind {
+            DescriptorOpKind::ChildStart | DescriptorOpKind::ChildWait => child::operation(op, step.result),
+            _ => descriptor::operation(op, step.result),
+        }),
+        Operation::Signal(op) => Complete(signal::operation(trace, op, step.result)),
+    };
+    match words {
+        Complete(words) => words,
+        WithoutResult(words) => words + result(step.result),
+    }
+}
+
+const fn result(result: OpResult) -> &'static str {
+    match result {
+        OpResult::Done => "",
+        OpResult::TimedOut => ": timed out",
+        OpResult::Cancelled => ": cancelled",
+        OpResult::Interrupted => ": interrupted by a signal",
+        OpResult::Spurious => ", spuriously",
+        OpResult::Failed => ": error",
+    }
+}
+
+fn memory(op: &MemoryOp, step: &Step, on: &dyn Fn() -> String) -> Words {
+    match op {
+        MemoryOp::Access(access) => {
+            let (shown, order) = (shown(access), order(access.order));
+            WithoutResult(match access.kind {
+                AccessKind::Read => format!("read {} = {shown}", on()),
+                AccessKind::Write => format!("write {} (was {shown})", on()),
+                AccessKind::Load => format!("atomic load {} = {shown}{order}", on()),
+                AccessKind::Store => format!("atomic store {} ← {shown}{order}", on()),
+                AccessKind::Update => format!("atomic update {} ← {shown}{order}", on()),
+                AccessKind::CompareExchange if step.result == OpResult::Failed => {
+                    return Complete(format!("compare-exchange {} fails (is {shown}){order}", on()));
+                }
+                AccessKind::CompareExchange => format!("compare-exchange {} ← {shown}{order}", on()),
+            })
         }
-        Op::SemInit => format!("init {} (count {value})", on()),
-        Op::SemTryWait if failed => return format!("sem try wait {}: none left", on()),
-        Op::SemWait | Op::SemTryWait | Op::SemPost => format!("{} {} (now {value})", event.op.name(), on()),
-        Op::SemGet => format!("sem value {} = {value}", on()),
-        Op::BarrierInit => format!("init {} (for {value})", on()),
-        Op::BarrierArrive | Op::BarrierLeave | Op::OnceBegin | Op::OnceEnd => {
-            format!("{} {}", event.op.name(), on())
+        MemoryOp::Alloc(block) => WithoutResult(format!("allocate {}, {} bytes", on(), block.len)),
+        MemoryOp::Free(block) => WithoutResult(format!("free {}, {} bytes", on(), block.len)),
+        MemoryOp::Fence(order) => WithoutResult(format!("fence ({})", order.name())),
+    }
+}
+
+fn mutex(op: &MutexOp, step: &Step, name: &str, on: &dyn Fn() -> String) -> Words {
+    let failed = step.result == OpResult::Failed;
+    WithoutResult(match *op {
+        MutexOp::Init { .. } => format!("init {}", on()),
+        MutexOp::Destroy { .. } => format!("destroy {}", on()),
+        MutexOp::Lock { attempt: true, .. } if failed => return Complete(format!("{name} {}: busy", on())),
+        MutexOp::Lock { depth: depth @ 2.., attempt: false, .. } if !failed => {
+            format!("{name} {} (depth {depth})", on())
         }
-        Op::OncePass => format!("once {}: already done", on()),
-        Op::FutexWait if failed => return format!("futex wait {}: changed, is {}", on(), shown()),
-        Op::FutexWait => format!("futex wait {} (is {})", on(), shown()),
-        Op::AtomicLoad => format!("atomic load {} = {}{}", on(), shown(), order(event)),
-        Op::AtomicStore => format!("atomic store {} ← {}{}", on(), shown(), order(event)),
-        Op::AtomicRmw => format!("atomic update {} ← {}{}", on(), shown(), order(event)),
-        Op::AtomicCas if failed => {
-            return format!("compare-exchange {} fails (is {}){}", on(), shown(), order(event));
+        MutexOp::Unlock { remaining: remaining @ 1.., .. } if !failed => {
+            format!("{name} {} (depth {remaining} left)", on())
         }
-        Op::AtomicCas => format!("compare-exchange {} ← {}{}", on(), shown(), order(event)),
-        Op::Fence => format!("fence ({})", event.order.name()),
-        Op::Read => format!("read {} = {}", on(), shown()),
-        Op::Write => format!("write {} (was {})", on(), shown()),
-        Op::Sleep => format!("slept until {}", seconds(value.saturating_sub(trace.plan.epoch))),
-        Op::Alloc => format!("allocate {}, {} bytes", on(), event.size),
-        Op::Free => format!("free {}, {} bytes", on(), event.size),
-        Op::Point => match objects.point(value) {
-            Some(name) => format!("point `{name}`"),
-            None => "point".to_owned(),
+        MutexOp::Lock { .. } | MutexOp::Unlock { .. } => format!("{name} {}", on()),
+    })
+}
+
+fn rwlock(op: &RwLockOp, step: &Step, name: &str, on: &dyn Fn() -> String) -> Words {
+    WithoutResult(match *op {
+        RwLockOp::Init { .. } => format!("init {}", on()),
+        RwLockOp::Destroy { .. } => format!("destroy {}", on()),
+        RwLockOp::Lock { attempt: true, .. } if step.result == OpResult::Failed => {
+            return Complete(format!("{name} {}: busy", on()));
+        }
+        RwLockOp::Lock { .. } => format!("{name} {}", on()),
+        RwLockOp::Unlock { .. } => format!("unlock {}", on()),
+    })
+}
+
+fn cond(
+    op: &CondOp,
+    step: &Step,
+    name: &str,
+    on: &dyn Fn() -> String,
+    trace: &Trace,
+    objects: &ObjectNames,
+) -> Words {
+    WithoutResult(match *op {
+        CondOp::Init { .. } => format!("init {}", on()),
+        CondOp::Destroy { .. } => format!("destroy {}", on()),
+        CondOp::Wait { mutex, .. } => match objects.lock(mutex) {
+            Some(mutex) => format!("{name} {}, releases {mutex}", on()),
+            None => format!("{name} {}", on()),
         },
-        Op::Checkpoint => "checkpoint".to_owned(),
-        Op::FdOpen
-        | Op::FdClose
-        | Op::FdRead
-        | Op::FdWrite
-        | Op::FdWait
-        | Op::FdAccept
-        | Op::FdConnect
-        | Op::FileLock => return descriptor::event(event),
-        Op::SigAction
-        | Op::SigMask
-        | Op::SigSend
-        | Op::SigHandle
-        | Op::SigWait
-        | Op::SigPause
-        | Op::TimerSet
-        | Op::TimerFire => return signal::event(trace, event),
-        Op::ChildStart | Op::ChildWait => return child::event(event),
-    };
-    let remark = if event.flags.has(Flags::TIMED_OUT) {
-        ": timed out"
-    } else if event.flags.has(Flags::CANCELLED) {
-        ": cancelled"
-    } else if event.flags.has(Flags::INTERRUPTED) {
-        ": interrupted by a signal"
-    } else if event.flags.has(Flags::SPURIOUS) {
-        ", spuriously"
-    } else if failed {
-        ": error"
-    } else {
-        ""
-    };
-    words + remark
+        CondOp::Wake { .. } => format!("{name} {}{}", on(), woken_by(trace, step.operation.waker())),
+        CondOp::Signal { woken, broadcast, .. } => match (woken, broadcast) {
+            (0, false) => format!("{name} {} (no waiter)", on()),
+            (0, true) => return Complete(format!("{name} {} (no waiter)", on())),
+            (_, false) => format!("{name} {}", on()),
+            (_, true) => format!("{name} {} (wakes {woken})", on()),
+        },
+    })
+}
+
+fn semaphore(op: &SemaphoreOp, step: &Step, name: &str, on: &dyn Fn() -> String) -> Words {
+    WithoutResult(match *op {
+        SemaphoreOp::Init { count, .. } => format!("init {} (count {count})", on()),
+        SemaphoreOp::Destroy { .. } => format!("destroy {}", on()),
+        SemaphoreOp::Wait { attempt: true, .. } if step.result == OpResult::Failed => {
+            return Complete(format!("{name} {}: none left", on()));
+        }
+        SemaphoreOp::Wait { left: count, .. } | SemaphoreOp::Post { count, .. } => {
+            format!("{name} {} (now {count})", on())
+        }
+        SemaphoreOp::Get { count, .. } => format!("{name} {} = {count}", on()),
+    })
+}
+
+fn futex(op: &FutexOp, step: &Step, name: &str, on: &dyn Fn() -> String, trace: &Trace) -> Words {
+    /// The value of a futex word is shown without a sign.
+    const UNSIGNED: u64 = 0;
+    WithoutResult(match *op {
+        FutexOp::Wait { word, .. } if step.result == OpResult::Failed => {
+            return Complete(format!("{name} {}: changed, is {}", on(), number_of(word, UNSIGNED)));
+        }
+        FutexOp::Wait { word, .. } => format!("{name} {} (is {})", on(), number_of(word, UNSIGNED)),
+        FutexOp::Woken { waker, .. } => format!("{name} {}{}", on(), woken_by(trace, waker)),
+        FutexOp::Wake { woken: 0, .. } | FutexOp::Requeue { affected: 0, .. } => {
+            return Complete(format!("{name} {} (no waiter)", on()));
+        }
+        FutexOp::Wake { woken: affected, .. } | FutexOp::Requeue { affected, .. } => {
+            format!("{name} {} (wakes {affected})", on())
+        }
+    })
+}
+
+fn thread_operation(op: &ThreadOp, name: &str, trace: &Trace) -> String {
+    match *op {
+        ThreadOp::Start { .. } | ThreadOp::End { .. } => name.to_owned(),
+        ThreadOp::Exit { status } => format!("exit with status {}", status as i32),
+        ThreadOp::Create { thread: other }
+        | ThreadOp::Join { thread: other }
+        | ThreadOp::Detach { thread: other }
+        | ThreadOp::Cancel { thread: other } => format!("{name} {}", thread(trace, other.0)),
+        ThreadOp::Cancelled => "is cancelled".to_owned(),
+    }
 }
 
 /// Returns the value that an access read, wrote or overwrote, like " = 100".
 pub(crate) fn value(event: &Event) -> Option<String> {
-    let shown = number_of(event.value, event.size);
-    Some(match event.op {
-        Op::Read | Op::AtomicLoad => format!(" = {shown}"),
-        Op::Write => format!(", which was {shown}"),
-        Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => format!(" ← {shown}"),
-        _ => return None,
+    let operation = Operation::decode(event);
+    let access = operation.access()?;
+    let shown = shown(access);
+    Some(match access.kind {
+        AccessKind::Read | AccessKind::Load => format!(" = {shown}"),
+        AccessKind::Write => format!(", which was {shown}"),
+        AccessKind::Store | AccessKind::Update | AccessKind::CompareExchange => format!(" ← {shown}"),
     })
+}
+
+fn shown(access: &Access) -> String {
+    number_of(access.value.number(), access.range.len)
 }
 
 /// Describes a wait, after "waits ": like "for lock `m`" or "on cond `c`".
@@ -139,13 +225,13 @@ pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String 
 /// Describes a wait by the operation that ended it.
 pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
     let event = &trace.events[number];
-    if event.op == Op::ChildWait {
-        return child::WAIT.to_owned();
-    }
-    if event.op.object_kind() == Some(ObjectKind::Channel) {
-        return descriptor::wait_ended_by(event);
-    }
-    waiting(event.op, Some(objects.at(trace, number)), Some(thread(trace, event.value)))
+    let awaited = match Operation::decode(event) {
+        Operation::Descriptor(op) if op.kind == DescriptorOpKind::ChildWait => return child::WAIT.to_owned(),
+        Operation::Descriptor(op) => return descriptor::wait_ended_by(&op),
+        Operation::Thread(ThreadOp::Join { thread: other }) => Some(thread(trace, other.0)),
+        _ => None,
+    };
+    waiting(event.op, Some(objects.at(trace, number)), awaited)
 }
 
 fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
@@ -175,13 +261,14 @@ fn thread(trace: &Trace, value: u64) -> String {
     u16::try_from(value).map_or_else(|_| "?".to_owned(), |ix| id(trace, ThreadIx(ix)))
 }
 
-fn woken_by(trace: &Trace, event: &Event) -> String {
-    let by = event.waker().and_then(|number| trace.events.get(number as usize));
+/// Names the thread of the event that woke a thread.
+fn woken_by(trace: &Trace, waker: Option<u64>) -> String {
+    let by = waker.and_then(|number| trace.events.get(number as usize));
     by.map(|waker| format!(" (by {})", id(trace, waker.thread))).unwrap_or_default()
 }
 
-fn order(event: &Event) -> String {
-    match event.order {
+fn order(order: Order) -> String {
+    match order {
         Order::SeqCst => String::new(),
         weaker => format!(" ({})", weaker.name()),
     }
@@ -196,7 +283,7 @@ fn seconds(nanos: u64) -> String {
 
 /// Formats a value of this many bytes: small ones, positive or negative, in decimal, anything else (pointers, floats,
 /// bit patterns) in hexadecimal.
-fn number_of(value: u64, size: u32) -> String {
+fn number_of(value: u64, size: u64) -> String {
     const SMALL: i64 = 10_000_000;
     // Single bytes are characters and flags, and values without a size (counts) are unsigned.
     let signed = match size {

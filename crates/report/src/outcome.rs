@@ -6,13 +6,14 @@ use crate::{
     objects::ObjectNames,
     paths,
     stack::{Stack, StackPart},
-    waits::{DescribedWait, in_a_circle, last, taken_at, waits},
+    waits::{DescribedWait, in_a_circle, last, last_wake, taken_at, waits},
 };
 use std::fmt::Write;
 use unsnarl_model::{
-    Backtrace, Event, Flags, Misuse, ObjectKind, Op, Outcome, OutcomeKind, Site, Stats, ThreadIx, Trace,
-    Warning, signal_name,
+    Backtrace, Event, Misuse, ObjectKind, Op, Outcome, OutcomeKind, Site, Stats, ThreadIx, Trace, Warning,
+    signal_name,
 };
+use unsnarl_semantics::{BarrierOp, Operation, SemaphoreOp, succeeded};
 use unsnarl_symbols::Frame;
 
 /// Width beyond which names of functions are not aligned.
@@ -244,20 +245,12 @@ impl OutcomeWriter<'_> {
             let source = source.map(|text| format!(" │ {}", text.trim())).unwrap_or_default();
             (!there.system).then(|| format!("{}{source}", self.line_relative_to(&there, place)))
         };
-        let here = |event: &Event| event.addr == wait.addr && event.thread != wait.thread;
         match wait.op.object_kind() {
-            Some(ObjectKind::Cond | ObjectKind::Futex) if wait.holders.is_empty() => {
-                let wakes = |e: &Event| here(e) && matches!(e.op, Op::Signal | Op::Broadcast | Op::FutexWake);
-                match last(self.trace, wakes) {
-                    None => vec![
-                        if wait.op.object_kind() == Some(ObjectKind::Cond) {
-                            "no thread signals it"
-                        } else {
-                            "no thread wakes it"
-                        }
-                        .to_owned(),
-                    ],
-                    Some(event) if event.value == 0 => {
+            Some(kind @ (ObjectKind::Cond | ObjectKind::Futex)) if wait.holders.is_empty() => {
+                match last_wake(self.trace, wait.addr) {
+                    None if kind == ObjectKind::Cond => vec!["no thread signals it".to_owned()],
+                    None => vec!["no thread wakes it".to_owned()],
+                    Some((event, 0)) => {
                         let site = at(self.trace.user_site(event)).map(|site| format!(": {site}"));
                         let thread_name = self.thread(event.thread);
                         vec![format!(
@@ -269,8 +262,12 @@ impl OutcomeWriter<'_> {
                 }
             }
             Some(ObjectKind::Semaphore) => {
-                let takes = |e: &Event| {
-                    here(e) && matches!(e.op, Op::SemWait | Op::SemTryWait) && !e.flags.has(Flags::FAILED)
+                let takes = |event: &Event| {
+                    let taken = match Operation::decode(event) {
+                        Operation::Semaphore(SemaphoreOp::Wait { semaphore, .. }) => semaphore == wait.addr,
+                        _ => false,
+                    };
+                    taken && event.thread != wait.thread && succeeded(event)
                 };
                 let taken = last(self.trace, takes);
                 taken
@@ -280,9 +277,14 @@ impl OutcomeWriter<'_> {
                     .collect()
             }
             Some(ObjectKind::Barrier) => {
-                let made = last(self.trace, |e| e.addr == wait.addr && e.op == Op::BarrierInit);
+                let all = self.trace.events.iter().rev().find_map(|event| match Operation::decode(event) {
+                    Operation::Barrier(BarrierOp::Init { barrier, threads }) if barrier == wait.addr => {
+                        Some(threads)
+                    }
+                    _ => None,
+                });
                 let arrived = self.waits.iter().filter(|other| other.wait.addr == wait.addr).count();
-                made.map(|e| format!("{arrived} of {} threads are here", e.value)).into_iter().collect()
+                all.map(|all| format!("{arrived} of {all} threads are here")).into_iter().collect()
             }
             Some(ObjectKind::Channel) => {
                 let made = describe::made_at(self.trace, wait).and_then(at);

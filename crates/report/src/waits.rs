@@ -2,7 +2,9 @@
 
 use crate::{Names, stack::Stack};
 use unsnarl_model::{Event, ObjectKind, Site, ThreadIx, Trace, Wait};
-use unsnarl_semantics::{AccessKind, MemoryOp, MutexOp, OnceOp, Operation, RwLockOp, succeeded};
+use unsnarl_semantics::{
+    AccessKind, CondOp, FutexOp, MemoryOp, MutexOp, OnceOp, Operation, RwLockOp, succeeded,
+};
 use unsnarl_symbols::Frame;
 
 /// A blocked thread.
@@ -69,6 +71,15 @@ pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<S
     };
     let event = last(trace, |event| event.thread == holder && takes(event))?;
     Some(trace.user_site(event))
+}
+
+/// Returns the last event that could wake waiters of this condition variable or futex, and their number.
+pub(crate) fn last_wake(trace: &Trace, object: u64) -> Option<(&Event, u64)> {
+    trace.events.iter().rev().find_map(|event| match Operation::decode(event) {
+        Operation::Cond(CondOp::Signal { cond, woken, .. }) if cond == object => Some((event, woken)),
+        Operation::Futex(FutexOp::Wake { futex, woken }) if futex == object => Some((event, woken)),
+        _ => None,
+    })
 }
 
 /// Returns the last event that satisfies the predicate.

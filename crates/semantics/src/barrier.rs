@@ -77,6 +77,18 @@ impl BarrierOp {
         }
     }
 
+    /// Returns the barrier's address.
+    #[must_use]
+    #[inline]
+    pub const fn barrier(&self) -> u64 {
+        match *self {
+            Self::Init { barrier, .. }
+            | Self::Destroy { barrier }
+            | Self::Arrive { barrier, .. }
+            | Self::Leave { barrier, .. } => barrier,
+        }
+    }
+
     #[inline]
     pub(crate) fn touches(&self, emit: &mut impl FnMut(Touch)) {
         match *self {

@@ -150,6 +150,33 @@ impl Operation {
         }
     }
 
+    /// Returns the address of the synchronisation object that the operation acts on, or the number of a channel;
+    /// `None` for memory, threads, signals and operations without an object.
+    #[must_use]
+    pub const fn object(&self) -> Option<u64> {
+        Some(match self {
+            Self::Mutex(op) => op.lock(),
+            Self::RwLock(op) => op.lock(),
+            Self::Cond(op) => op.cond(),
+            Self::Semaphore(op) => op.semaphore(),
+            Self::Barrier(op) => op.barrier(),
+            Self::Once(op) => op.once(),
+            Self::Futex(op) => op.futex(),
+            Self::Descriptor(op) => op.channel,
+            Self::Memory(_) | Self::Thread(_) | Self::Signal(_) | Self::Scheduling(_) => return None,
+        })
+    }
+
+    /// Returns the bytes that the operation accesses, allocates or frees.
+    #[must_use]
+    pub const fn bytes(&self) -> Option<crate::ByteRange> {
+        match self {
+            Self::Memory(MemoryOp::Access(access)) => Some(access.range),
+            Self::Memory(MemoryOp::Alloc(block) | MemoryOp::Free(block)) => Some(*block),
+            _ => None,
+        }
+    }
+
     /// Returns the event that woke the thread, or sent the signal that it takes.
     #[must_use]
     pub const fn waker(&self) -> Option<u64> {

@@ -1,26 +1,25 @@
 //! Child processes as text: `start child process 5100000`.
 
 use super::descriptor::error;
-use unsnarl_model::{Event, Flags, Op};
+use unsnarl_semantics::{DescriptorOp, DescriptorOpKind, OpResult};
+
+/// `EAGAIN` of Linux: the child still runs, and the wait goes on.
+const STILL_RUNNING: u64 = 11;
 
 /// The wait for a child, after "waits ".
 pub(super) const WAIT: &str = "for a child process to end";
 
-/// Describes an event.
-pub(super) fn event(event: &Event) -> String {
-    let value = event.value;
-    match event.op {
-        _ if event.flags.has(Flags::CANCELLED) => "wait for a child process: cancelled".to_owned(),
-        Op::ChildStart if event.flags.has(Flags::FAILED) => {
-            format!("start a child process: {}", error(value))
-        }
-        Op::ChildStart => format!("start child process {value}"),
-        // The wait goes on.
-        _ if event.flags.has(Flags::FAILED) && value == 11 => {
-            "wait for a child process: still running".to_owned()
-        }
-        _ if event.flags.has(Flags::FAILED) => format!("wait for a child process: {}", error(value)),
-        _ if value == 0 => "waitpid: no child has ended".to_owned(),
-        _ => format!("wait for child process {value}: ended"),
+/// Describes an operation on child processes.
+pub(super) fn operation(op: &DescriptorOp, result: OpResult) -> String {
+    let starts = op.kind == DescriptorOpKind::ChildStart;
+    let failed = matches!(result, OpResult::Failed | OpResult::Interrupted);
+    match op.outcome {
+        _ if result == OpResult::Cancelled => "wait for a child process: cancelled".to_owned(),
+        cause if starts && failed => format!("start a child process: {}", error(cause)),
+        child if starts => format!("start child process {child}"),
+        STILL_RUNNING if failed => "wait for a child process: still running".to_owned(),
+        cause if failed => format!("wait for a child process: {}", error(cause)),
+        0 => "waitpid: no child has ended".to_owned(),
+        child => format!("wait for child process {child}: ended"),
     }
 }

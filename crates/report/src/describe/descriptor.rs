@@ -1,48 +1,47 @@
 //! Operations on descriptors as text: `read 5 bytes from pipe 3`.
 
-use unsnarl_model::{Channel, ChannelKind, Event, Flags, Op, Site, Trace, Wait};
+use unsnarl_model::{Channel, ChannelKind, Event, Op, Site, Trace, Wait};
+use unsnarl_semantics::{DescriptorOp, DescriptorOpKind, OpResult, Operation};
 
-/// Describes an event.
-pub(super) fn event(event: &Event) -> String {
-    let on = named(event.addr, event.size);
-    let value = event.value;
-    if event.flags.has(Flags::CANCELLED) {
-        return format!("{} {on}: cancelled", verb(event.op));
+/// Describes an operation.
+pub(super) fn operation(op: &DescriptorOp, result: OpResult) -> String {
+    let on = named(op.channel, op.descriptor);
+    let value = op.outcome;
+    match result {
+        OpResult::Cancelled => return format!("{} {on}: cancelled", verb(op.kind)),
+        OpResult::TimedOut => return format!("{} {on}: timed out", verb(op.kind)),
+        OpResult::Failed | OpResult::Interrupted => {
+            return format!("{} {on}: {}", verb(op.kind), error(value));
+        }
+        OpResult::Done | OpResult::Spurious => {}
     }
-    if event.flags.has(Flags::TIMED_OUT) && event.op != Op::FdWait {
-        return format!("{} {on}: timed out", verb(event.op));
-    }
-    if event.flags.has(Flags::FAILED) {
-        return format!("{} {on}: {}", verb(event.op), error(value));
-    }
-    match event.op {
-        Op::FdOpen if value > 0 => format!("open {on} and {value}"),
-        Op::FdOpen => format!("open {on}"),
-        Op::FdClose => format!("close {on}"),
-        Op::FdRead if value == 0 => format!("read the end of {on}"),
-        Op::FdRead => format!("read {} from {on}", bytes(value)),
-        Op::FdWrite => format!("write {} to {on}", bytes(value)),
-        Op::FdWait if value == 0 && event.flags.has(Flags::TIMED_OUT) => format!("wait for {on}: timed out"),
-        Op::FdWait if value == 0 => format!("poll {on}: nothing ready"),
-        Op::FdWait if value == 1 => format!("wait for {on}: ready"),
-        Op::FdWait => format!("wait for {on}: {value} are ready"),
-        Op::FdAccept => format!("accept socket {value} at {on}"),
-        Op::FdConnect => format!("connect {on}"),
+    match (op.kind, value) {
+        (DescriptorOpKind::Open, 0) => format!("open {on}"),
+        (DescriptorOpKind::Open, second) => format!("open {on} and {second}"),
+        (DescriptorOpKind::Close, _) => format!("close {on}"),
+        (DescriptorOpKind::Read, 0) => format!("read the end of {on}"),
+        (DescriptorOpKind::Read, count) => format!("read {} from {on}", bytes(count)),
+        (DescriptorOpKind::Write, count) => format!("write {} to {on}", bytes(count)),
+        (DescriptorOpKind::Wait, 0) => format!("poll {on}: nothing ready"),
+        (DescriptorOpKind::Wait, 1) => format!("wait for {on}: ready"),
+        (DescriptorOpKind::Wait, count) => format!("wait for {on}: {count} are ready"),
+        (DescriptorOpKind::Accept, socket) => format!("accept socket {socket} at {on}"),
+        (DescriptorOpKind::Connect, _) => format!("connect {on}"),
         _ => format!("lock or unlock {on}"),
     }
 }
 
 /// Describes a wait, after "waits ".
 pub(super) fn wait(trace: &Trace, wait: &Wait) -> String {
-    let made = opened(trace, wait.addr);
-    let fd = made.map(|event| match wait.op {
+    let made = opened(trace, wait.addr).map(|(_, op)| op);
+    let fd = made.map(|made| match wait.op {
         // A pipe is read at its first descriptor and written at its second.
-        Op::FdWrite if is(wait.addr, ChannelKind::Pipe) => event.value as u32,
-        _ => event.size,
+        Op::FdWrite if is(wait.addr, ChannelKind::Pipe) => made.outcome,
+        _ => made.descriptor,
     });
     let on = match fd {
         Some(fd) if is(wait.addr, ChannelKind::Pair) => {
-            format!("socket pair {fd}, {}", made.map_or(0, |m| m.value))
+            format!("socket pair {fd}, {}", made.map_or(0, |made| made.outcome))
         }
         Some(fd) => named(wait.addr, fd),
         None => {
@@ -53,21 +52,35 @@ pub(super) fn wait(trace: &Trace, wait: &Wait) -> String {
 }
 
 /// Describes a wait by the operation that ended it.
-pub(super) fn wait_ended_by(event: &Event) -> String {
-    waiting(event.op, &named(event.addr, event.size))
+pub(super) fn wait_ended_by(op: &DescriptorOp) -> String {
+    let on = named(op.channel, op.descriptor);
+    let awaited = match op.kind {
+        DescriptorOpKind::Read => Op::FdRead,
+        DescriptorOpKind::Write => Op::FdWrite,
+        DescriptorOpKind::Accept => Op::FdAccept,
+        DescriptorOpKind::Connect => Op::FdConnect,
+        DescriptorOpKind::Lock => Op::FileLock,
+        _ => Op::FdWait,
+    };
+    waiting(awaited, &on)
 }
 
 /// Returns where the object of a wait was created.
 pub(crate) fn made_at(trace: &Trace, wait: &Wait) -> Option<Site> {
-    opened(trace, wait.addr).map(|event| trace.user_site(event))
+    opened(trace, wait.addr).map(|(event, _)| trace.user_site(event))
 }
 
-fn opened(trace: &Trace, addr: u64) -> Option<&Event> {
-    trace
-        .events
-        .iter()
-        .rev()
-        .find(|event| event.op == Op::FdOpen && event.addr == addr && !is(addr, ChannelKind::Socket))
+/// Returns the event that created the channel's descriptors.
+fn opened(trace: &Trace, channel: u64) -> Option<(&Event, DescriptorOp)> {
+    if is(channel, ChannelKind::Socket) {
+        return None;
+    }
+    trace.events.iter().rev().find_map(|event| match Operation::decode(event) {
+        Operation::Descriptor(op) if op.kind == DescriptorOpKind::Open && op.channel == channel => {
+            Some((event, op))
+        }
+        _ => None,
+    })
 }
 
 fn is(addr: u64, kind: ChannelKind) -> bool {
@@ -85,20 +98,20 @@ fn waiting(op: Op, on: &str) -> String {
     }
 }
 
-const fn verb(op: Op) -> &'static str {
-    match op {
-        Op::FdOpen => "open",
-        Op::FdClose => "close",
-        Op::FdRead => "read from",
-        Op::FdWrite => "write to",
-        Op::FdWait => "wait for",
-        Op::FdAccept => "accept at",
-        Op::FdConnect => "connect",
+const fn verb(kind: DescriptorOpKind) -> &'static str {
+    match kind {
+        DescriptorOpKind::Open => "open",
+        DescriptorOpKind::Close => "close",
+        DescriptorOpKind::Read => "read from",
+        DescriptorOpKind::Write => "write to",
+        DescriptorOpKind::Wait => "wait for",
+        DescriptorOpKind::Accept => "accept at",
+        DescriptorOpKind::Connect => "connect",
         _ => "lock",
     }
 }
 
-fn named(addr: u64, fd: u32) -> String {
+fn named(addr: u64, fd: u64) -> String {
     match Channel::from_addr(addr) {
         Some(Channel { kind: ChannelKind::Several, .. }) => "descriptors".to_owned(),
         Some(channel) => format!("{} {fd}", channel.kind.name()),

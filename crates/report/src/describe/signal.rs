@@ -1,35 +1,41 @@
 //! Operations on signals and timers as text: `send SIGUSR1 to 0.2`.
 
 use super::{seconds, thread, woken_by};
-use unsnarl_model::{Event, Flags, Op, Trace, signal_name};
+use unsnarl_model::{Trace, signal_name};
+use unsnarl_semantics::{OpResult, SignalOp};
 
-/// Describes an event.
-pub(super) fn event(trace: &Trace, event: &Event) -> String {
-    let signal = || named(event.addr);
-    let value = event.value;
-    let failed = event.flags.has(Flags::FAILED);
-    let since_start = || seconds(value.saturating_sub(trace.plan.epoch));
-    match event.op {
-        Op::SigAction => format!("set the action of {}", signal()),
-        Op::SigMask => format!("block {}", blocked(value)),
-        Op::SigSend if failed => format!("send {}: it is ignored", signal()),
-        Op::SigSend if value == u64::MAX => format!("send {} to the process", signal()),
-        Op::SigSend => format!("send {} to {}", signal(), thread(trace, value)),
-        Op::SigHandle if failed => "another thread has handled the signal".to_owned(),
-        Op::SigHandle => format!("handle {}{}", signal(), woken_by(trace, event)),
-        _ if event.flags.has(Flags::CANCELLED) => "wait for a signal: cancelled".to_owned(),
-        Op::SigWait if event.flags.has(Flags::INTERRUPTED) => {
-            "wait for a signal: interrupted by another one".to_owned()
+/// Describes an operation.
+pub(super) fn operation(trace: &Trace, op: &SignalOp, result: OpResult) -> String {
+    let since_start = |time: u64| seconds(time.saturating_sub(trace.plan.epoch));
+    let failed = matches!(result, OpResult::Failed | OpResult::Interrupted);
+    match *op {
+        SignalOp::SetAction { signal } => format!("set the action of {}", named(signal)),
+        SignalOp::SetMask { mask } => format!("block {}", blocked(mask)),
+        SignalOp::Send { signal, .. } if failed => format!("send {}: it is ignored", named(signal)),
+        SignalOp::Send { signal, thread: None } => format!("send {} to the process", named(signal)),
+        SignalOp::Send { signal, thread: Some(receiver) } => {
+            format!("send {} to {}", named(signal), thread(trace, receiver))
         }
-        Op::SigWait if event.flags.has(Flags::TIMED_OUT) => "wait for a signal: timed out".to_owned(),
-        Op::SigWait if failed => "check for a signal: none".to_owned(),
-        Op::SigWait => format!("wait for {}{}", signal(), woken_by(trace, event)),
-        Op::SigPause => "continue after a signal".to_owned(),
-        Op::TimerSet if failed => "set a timer: error".to_owned(),
-        Op::TimerSet if value == 0 => "stop a timer".to_owned(),
-        Op::TimerSet => format!("set a timer to {}", since_start()),
-        _ if event.addr == 0 => format!("the timer fires at {}", since_start()),
-        _ => format!("the timer fires at {}: {}", since_start(), signal()),
+        SignalOp::Handle { .. } if failed => "another thread has handled the signal".to_owned(),
+        SignalOp::Handle { signal, waker } => format!("handle {}{}", named(signal), woken_by(trace, waker)),
+        SignalOp::Wait { signal, waker } => match result {
+            OpResult::Cancelled => "wait for a signal: cancelled".to_owned(),
+            OpResult::Interrupted => "wait for a signal: interrupted by another one".to_owned(),
+            OpResult::TimedOut => "wait for a signal: timed out".to_owned(),
+            OpResult::Failed => "check for a signal: none".to_owned(),
+            OpResult::Done | OpResult::Spurious => {
+                format!("wait for {}{}", named(signal), woken_by(trace, waker))
+            }
+        },
+        SignalOp::Pause if result == OpResult::Cancelled => "wait for a signal: cancelled".to_owned(),
+        SignalOp::Pause => "continue after a signal".to_owned(),
+        SignalOp::SetTimer { .. } if failed => "set a timer: error".to_owned(),
+        SignalOp::SetTimer { expiry: None } => "stop a timer".to_owned(),
+        SignalOp::SetTimer { expiry: Some(time) } => format!("set a timer to {}", since_start(time)),
+        SignalOp::TimerFires { signal: 0, time } => format!("the timer fires at {}", since_start(time)),
+        SignalOp::TimerFires { signal, time } => {
+            format!("the timer fires at {}: {}", since_start(time), named(signal))
+        }
     }
 }
 

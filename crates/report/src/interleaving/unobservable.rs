@@ -1,7 +1,7 @@
 //! Finds accesses that no other thread can observe.
 
 use crate::Names;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use unsnarl_model::{Event, ThreadIx, Trace};
 use unsnarl_semantics::{Access, ByteRange, MemoryOp, Operation, SignalOp};
 
@@ -17,6 +17,7 @@ const LARGE: u64 = 4096;
 /// fences and signal operations, for example at program start, count as well.
 pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
     let mut memory: HashMap<u64, MemoryUse> = HashMap::new();
+    let after_free = accesses_after_free(trace);
     for event in &trace.events {
         let Some(access) = access_of(event) else { continue };
         for piece in pieces(access.range) {
@@ -48,9 +49,35 @@ pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
         VariableOwner::Library => true,
         VariableOwner::Unnamed => range.len <= LARGE && pieces(range).all(|piece| !memory[&piece].matters()),
     };
-    let unobservable =
-        trace.events.iter().map(|event| access_of(event).is_some_and(|access| is_unnoticed(access.range)));
+    let unobservable = trace.events.iter().zip(after_free).map(|(event, after_free)| {
+        !after_free && access_of(event).is_some_and(|access| is_unnoticed(access.range))
+    });
     unobservable.zip(business).map(|(access, business)| access || business).collect()
+}
+
+/// Returns for each event whether it accesses a block that was freed and not allocated again.
+fn accesses_after_free(trace: &Trace) -> Vec<bool> {
+    // By first address: the end.
+    let mut freed: BTreeMap<u64, u64> = BTreeMap::new();
+    let is_freed = |freed: &BTreeMap<u64, u64>, range: ByteRange| {
+        freed.range(..range.end()).next_back().is_some_and(|(_, &end)| range.first < end)
+    };
+    let after_free = |event: &Event| match Operation::decode(event) {
+        Operation::Memory(MemoryOp::Free(block)) => {
+            freed.insert(block.first, block.end());
+            false
+        }
+        Operation::Memory(MemoryOp::Alloc(block)) => {
+            while let Some((&first, _)) =
+                freed.range(..block.end()).next_back().filter(|(_, end)| **end > block.first)
+            {
+                freed.remove(&first);
+            }
+            false
+        }
+        operation => operation.access().is_some_and(|access| is_freed(&freed, access.range)),
+    };
+    trace.events.iter().map(after_free).collect()
 }
 
 /// Use of a piece of memory in a run.

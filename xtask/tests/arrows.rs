@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "unsnarl-search",
             "unsnarl-simplify",
             "unsnarl-predict",
+            "unsnarl-semantics",
             "unsnarl-slice",
             "unsnarl-symbols",
             "unsnarl-report",

@@ -33,4 +33,4 @@ pub use plan::{Action, Fidelity, Places, Plan, PlannedAction, Points, Policy, Pr
 pub use schedule::{EnabledThreads, Schedule, Segment, Stats, StatsCounter};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};
-pub use trace::{Counterfactual, Module, Object, ObjectIx, Objects, Output, Program, Thread, Trace};
+pub use trace::{Counterfactual, Module, Output, Program, Thread, Trace};

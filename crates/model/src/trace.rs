@@ -1,8 +1,8 @@
 //! The record of one run.
 
 use crate::{
-    Action, Conflict, Event, Fidelity, ObjectKind, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule,
-    Signature, Site, SiteIx, Stats, ThreadId, ThreadIx, Warning,
+    Action, Conflict, Event, Fidelity, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule, Signature, Site,
+    SiteIx, Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -199,73 +199,6 @@ impl Trace {
     #[must_use]
     pub fn replay_plan(&self) -> Plan {
         Plan { prefix: self.as_prefix(Fidelity::Exact), tail: Policy::Stop, ..self.plan.clone() }
-    }
-
-    /// Returns the synchronisation objects of this trace.
-    #[must_use]
-    pub fn objects(&self) -> Objects {
-        Objects::of(&self.events)
-    }
-}
-
-/// A synchronisation object of one trace, numbered by its kind in the order of appearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectIx(pub u32);
-
-/// An object that threads synchronise through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// The kind of object.
-    pub kind: ObjectKind,
-    /// The address in memory.
-    pub addr: u64,
-    /// The ordinal among the objects of its kind, by first appearance, from 1.
-    pub nth: u32,
-}
-
-/// All synchronisation objects of a trace; objects that reuse an address are distinguished.
-#[derive(Clone, Debug, Default)]
-pub struct Objects {
-    /// Indexed by [`ObjectIx`].
-    pub all: Vec<Object>,
-    at_event: Vec<Option<ObjectIx>>,
-}
-
-impl Objects {
-    fn of(events: &[Event]) -> Self {
-        let mut objects = Self::default();
-        let mut here: BTreeMap<(ObjectKind, u64), ObjectIx> = BTreeMap::new();
-        let mut counts: BTreeMap<ObjectKind, u32> = BTreeMap::new();
-        for event in events {
-            let kind =
-                event.op.object_kind().filter(|k| !matches!(k, ObjectKind::Thread | ObjectKind::Memory));
-            objects.at_event.push(kind.map(|kind| {
-                let key = (kind, event.addr);
-                match here.get(&key) {
-                    Some(&ix) if !event.op.is_init() => ix,
-                    _ => {
-                        let nth = counts.entry(kind).and_modify(|n| *n += 1).or_insert(1);
-                        let ix = ObjectIx(objects.all.len() as u32);
-                        objects.all.push(Object { kind, addr: event.addr, nth: *nth });
-                        here.insert(key, ix);
-                        ix
-                    }
-                }
-            }));
-        }
-        objects
-    }
-
-    /// Returns the object that the event with this number operated on.
-    #[must_use]
-    pub fn at(&self, event: usize) -> Option<ObjectIx> {
-        self.at_event.get(event).copied().flatten()
-    }
-
-    /// Returns the object itself.
-    #[must_use]
-    pub fn get(&self, ix: ObjectIx) -> &Object {
-        &self.all[ix.0 as usize]
     }
 }
 

@@ -14,7 +14,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
 };
-use unsnarl_model::{Event, Op, ThreadIx};
+use unsnarl_model::{Event, ThreadIx};
+use unsnarl_semantics::{BarrierOp, CondOp, Operation, SemaphoreOp, ThreadOp};
 
 /// Exports the model of the events that follow this state. `name` returns the names of locks and memory.
 ///
@@ -54,19 +55,22 @@ impl Dependency {
     fn of(model: &Model, events: &[Event], n: usize, earlier: u32, later: u32) -> Self {
         let steps = [earlier, later].map(|number| model.step(number));
         let [a, b] = steps.map(|step| step.thread.0);
-        let [done, target] = steps.map(|step| events.get(step.event as usize));
-        let is = |event: Option<&Event>, ops: &[Op]| event.is_some_and(|event| ops.contains(&event.op));
-        let creates = is(done, &[Op::Create]) && done.is_some_and(|event| event.value == u64::from(b));
+        let operation = |step: &ModelStep| events.get(step.event as usize).map(Operation::decode);
+        let [done, target] = steps.map(operation);
+        let creates =
+            matches!(done, Some(Operation::Thread(ThreadOp::Create { thread })) if thread.0 == u64::from(b));
         let each = |first: &str, second: &str| [format!("{first}.t{a}.{n}"), format!("{second}.t{b}.{n}")];
         let (process, words) = if creates {
             ("FORK", [format!("fork.t{a}.t{b}"), format!("start.t{b}")])
         } else if steps[1].action == StepAction::Joins(ThreadIx(a)) {
             ("JOIN", [format!("end.t{b}.t{a}"), format!("join.t{b}.t{a}")])
-        } else if is(done, &[Op::Signal, Op::Broadcast]) {
+        } else if matches!(done, Some(Operation::Cond(CondOp::Signal { .. }))) {
             ("SIGNAL", each("signal", "wait"))
-        } else if is(done, &[Op::BarrierArrive]) {
+        } else if matches!(done, Some(Operation::Barrier(BarrierOp::Arrive { .. }))) {
             ("BARRIER", each("barrier_enter", "barrier_exit"))
-        } else if is(done, &[Op::SemPost]) && is(target, &[Op::SemWait, Op::SemTryWait]) {
+        } else if matches!(done, Some(Operation::Semaphore(SemaphoreOp::Post { .. })))
+            && matches!(target, Some(Operation::Semaphore(SemaphoreOp::Wait { .. })))
+        {
             ("SEMAPHORE", each("post", "take"))
         } else {
             ("ORDER", each("before", "after"))
@@ -148,10 +152,11 @@ impl CspText<'_> {
     fn objects(&self) -> BTreeMap<u32, u64> {
         let mut objects = BTreeMap::new();
         for step in &self.model.steps {
-            let Some(event) = self.events.get(step.event as usize) else { continue };
+            let event = self.events.get(step.event as usize);
+            let Some(bytes) = event.and_then(|event| Operation::decode(event).bytes()) else { continue };
             for touch in self.model.touches(step) {
-                let lowest = objects.entry(self.model.cells.object(touch.cell)).or_insert(event.addr);
-                *lowest = event.addr.min(*lowest);
+                let lowest = objects.entry(self.model.cells.object(touch.cell)).or_insert(bytes.first);
+                *lowest = bytes.first.min(*lowest);
             }
         }
         objects

@@ -6,6 +6,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use unsnarl_model::{Action, Divergence, Event, Flags, ModuleIx, Op, Site, ThreadId, Trace};
+use unsnarl_semantics::OpResult;
 use unsnarl_symbols::Frame;
 
 /// Describes a divergence of a run from its recording in a few lines. If both did the same at the same line, the
@@ -79,11 +80,31 @@ fn what_differs(divergence: &Divergence, recorded: &Trace, replayed: &Trace) -> 
             parts.push(format!("{} bytes at {:#x}", event.size, event.addr));
         }
         if a.flags.without(Flags::OF_CALL) != b.flags.without(Flags::OF_CALL) {
-            parts.push(format!("flags {:#x}", event.flags.0));
+            parts.push(circumstances(event));
         }
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     };
     [describe(a, threads[0]), describe(b, threads[1])]
+}
+
+/// Describes how an operation ended and under which circumstances.
+fn circumstances(event: &Event) -> String {
+    let result = match OpResult::of(event) {
+        OpResult::Done => "done",
+        OpResult::Spurious => "woken spuriously",
+        OpResult::Failed => "failed",
+        OpResult::Interrupted => "interrupted by a signal",
+        OpResult::TimedOut => "timed out",
+        OpResult::Cancelled => "cancelled",
+    };
+    let facts = [
+        (Flags::PREEMPTS, ", after a preemption"),
+        (Flags::BLOCKED, ", after it had to wait"),
+        (Flags::OWN_STACK, ", on its own stack"),
+        (Flags::FOREIGN, ", of a variable that uninstrumented code may have changed"),
+    ];
+    let facts = facts.iter().filter(|(flag, _)| event.flags.has(*flag)).map(|(_, text)| *text);
+    facts.fold(result.to_owned(), |text, fact| text + fact)
 }
 
 /// Returns a divergence as JSON. `trace` is that of the diverged run.
@@ -131,8 +152,11 @@ pub fn difference_text(
                 format!("{} in thread {}, ", event.op.name(), trace.thread_id(event.thread))
             };
             format!(
-                "{step}value {:#x}, {} bytes at {:#x}, flags {:#x}",
-                event.value, event.size, event.addr, event.flags.0
+                "{step}value {:#x}, {} bytes at {:#x}, {}",
+                event.value,
+                event.size,
+                event.addr,
+                circumstances(event)
             )
         }
         None => "the end of the run".to_owned(),

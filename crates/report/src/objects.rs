@@ -2,8 +2,8 @@
 
 use crate::{Names, facts::LockHold};
 use std::collections::HashMap;
-use unsnarl_model::{Event, ObjectIx, ObjectKind, Objects, Op, Trace};
-use unsnarl_semantics::{Blocks, MemoryOp, Operation};
+use unsnarl_model::{ObjectKind, Op, Trace};
+use unsnarl_semantics::{Blocks, MemoryOp, ObjectIx, Objects, Operation, SchedulingOp};
 
 /// A name for each object of a trace: its global variable, or `lock#1` and `memory#3` in order of appearance. Unlike
 /// addresses, that order is the same in every replay.
@@ -14,8 +14,8 @@ pub(crate) struct ObjectNames {
     /// The names of memory by address, and by generation of the block that it was in: memory that is allocated
     /// again is another object.
     memory: HashMap<(u64, u32), String>,
-    /// For each event the generation of its memory.
-    generations: Vec<u32>,
+    /// For each event its memory: the address and the generation.
+    accessed: Vec<Option<(u64, u32)>>,
     /// The blocks at the end of the run.
     blocks: Blocks,
     /// The names of the program's own schedule points, by their addresses.
@@ -24,7 +24,7 @@ pub(crate) struct ObjectNames {
 
 impl ObjectNames {
     pub(crate) fn of(trace: &Trace, names: &mut dyn Names) -> Self {
-        let objects = trace.objects();
+        let objects = Objects::of(&trace.events);
         let by_object: Vec<String> = objects
             .all
             .iter()
@@ -38,7 +38,7 @@ impl ObjectNames {
             .map(|(object, name)| (object.addr, name))
             .collect();
         let futex = |addr: u64| futexes.get(&addr).map(|&name| name.clone());
-        let (mut blocks, mut generations) = (Blocks::default(), Vec::with_capacity(trace.events.len()));
+        let (mut blocks, mut accessed) = (Blocks::default(), Vec::with_capacity(trace.events.len()));
         for event in &trace.events {
             let addr = match Operation::decode(event) {
                 Operation::Memory(MemoryOp::Access(access)) => access.range.first,
@@ -49,23 +49,25 @@ impl ObjectNames {
                 // Accesses after this are to the same block, although it is freed.
                 Operation::Memory(MemoryOp::Free(block)) => block.first,
                 _ => {
-                    generations.push(0);
+                    accessed.push(None);
                     continue;
                 }
             };
-            let generation = blocks.generation(addr);
-            generations.push(generation);
-            memory.entry((addr, generation)).or_insert_with(|| {
+            let place = (addr, blocks.generation(addr));
+            accessed.push(Some(place));
+            memory.entry(place).or_insert_with(|| {
                 names.variable(addr).or_else(|| futex(addr)).unwrap_or_else(|| {
                     unnamed += 1;
                     format!("memory#{unnamed}")
                 })
             });
         }
-        let points = trace.events.iter().filter(|event| event.op == Op::Point);
-        let named = |event: &Event| Some((event.value, names.text(event.value)?));
-        let points = points.filter_map(named).collect();
-        Self { objects, by_object, memory, generations, blocks, points }
+        let points = trace.events.iter().filter_map(|event| match Operation::decode(event) {
+            Operation::Scheduling(SchedulingOp::Point { name }) => Some((name, names.text(name)?)),
+            _ => None,
+        });
+        let points = points.collect();
+        Self { objects, by_object, memory, accessed, blocks, points }
     }
 
     /// Returns the name of an event's object.
@@ -73,9 +75,9 @@ impl ObjectNames {
         if let Some(ObjectIx(ix)) = self.objects.at(event) {
             return self.by_object[ix as usize].clone();
         }
-        let addr = trace.events[event].addr;
-        let name = self.memory.get(&(addr, self.generations[event]));
-        name.cloned().unwrap_or_else(|| format!("{addr:#x}"))
+        let operation = Operation::decode(&trace.events[event]);
+        let name = self.accessed[event].and_then(|place| self.memory.get(&place));
+        name.cloned().unwrap_or_else(|| format!("{:#x}", operation.object().unwrap_or(0)))
     }
 
     /// Returns the name of a held lock.
@@ -110,7 +112,7 @@ impl ObjectNames {
         self.memory.get(&(addr, self.blocks.generation(addr))).cloned()
     }
 
-    fn last(&self, fits: impl Fn(&unsnarl_model::Object) -> bool) -> Option<String> {
+    fn last(&self, fits: impl Fn(&unsnarl_semantics::Object) -> bool) -> Option<String> {
         let ix = self.objects.all.iter().rposition(fits)?;
         Some(self.by_object[ix].clone())
     }

@@ -13,7 +13,8 @@
 
 use crate::{Knowledge, RunSummary, Strategy, state::mix};
 use std::{collections::HashMap, rc::Rc};
-use unsnarl_model::{Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_semantics::{AccessValue, Operation};
 
 /// Prefixes that lead to new states, continued at random.
 #[derive(Debug)]
@@ -169,8 +170,11 @@ impl ObservedState {
         let mut operation = mix(u64::from(event.site.0) + 1, facts.into());
         if event.op.object_kind().is_some() {
             operation = mix(operation, before.map_or(0, |value| value.wrapping_add(1)));
-            // A plain write records the old value, not the new one.
-            let after = if event.op == Op::Write { mix(event.value, operation) } else { event.value };
+            let after = match Operation::decode(event).access().map(|access| access.value) {
+                // The new value is not recorded.
+                Some(AccessValue::Replaced(old)) => mix(old, operation),
+                _ => event.value,
+            };
             if let Some(before) = before {
                 self.sum = self.sum.wrapping_sub(cell(event.addr, before));
             }
@@ -190,7 +194,7 @@ impl ObservedState {
 mod tests {
     use super::*;
     use crate::RunSteps;
-    use unsnarl_model::{Flags, Order, SiteIx};
+    use unsnarl_model::{Flags, Op, Order, SiteIx};
 
     fn run(steps: &[(u16, u64)]) -> RunSteps {
         let event = |(at, &(thread, value)): (usize, &(u16, u64))| Event {

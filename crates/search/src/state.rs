@@ -10,7 +10,7 @@ use crate::block_map::BlockMap;
 use std::collections::HashMap;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
 use unsnarl_semantics::{
-    AccessMode, ByteRange, SharedObject, Touch,
+    AccessMode, ByteRange, OpResult, SharedObject, Touch,
     dependence::{Relation, Rules},
 };
 
@@ -170,8 +170,9 @@ const fn is_block(event: &Event) -> bool {
 
 /// Returns whether the event depends on state that other events do not show: time, the heap's free blocks, and
 /// whether the program still runs.
-const fn depends_on_environment(event: &Event) -> bool {
-    matches!(event.op, Op::Sleep | Op::Exit | Op::Alloc | Op::Free) || event.flags.has(Flags::TIMED_OUT)
+fn depends_on_environment(event: &Event) -> bool {
+    matches!(event.op, Op::Sleep | Op::Exit | Op::Alloc | Op::Free)
+        || OpResult::of(event) == OpResult::TimedOut
 }
 
 /// The aligned words that a range of bytes covers.

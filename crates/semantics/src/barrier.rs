@@ -19,7 +19,7 @@ use alloc::collections::BTreeMap;
 use unsnarl_model::{Event, Op};
 
 /// An operation on a barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BarrierOp {
     /// It is initialised.
     Init {

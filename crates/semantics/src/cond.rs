@@ -21,7 +21,7 @@ use crate::{
 use unsnarl_model::{Event, Op, ThreadIx};
 
 /// An operation on a condition variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CondOp {
     /// It is initialised.
     Init {

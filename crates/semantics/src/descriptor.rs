@@ -28,7 +28,7 @@ use unsnarl_model::{Event, Op};
 const WOULD_BLOCK: u64 = 11;
 
 /// An operation on a file descriptor or a child process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DescriptorOp {
     /// The kind of operation.
     pub kind: DescriptorOpKind,
@@ -42,7 +42,7 @@ pub struct DescriptorOp {
 }
 
 /// The kind of operation on a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DescriptorOpKind {
     /// Descriptors are created.
     Open,

@@ -22,7 +22,7 @@ use unsnarl_model::{Event, Op, ThreadIx};
 const WORD_BYTES: u64 = 4;
 
 /// An operation on a futex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FutexOp {
     /// A wait begins, or fails because the word has another value.
     Wait {

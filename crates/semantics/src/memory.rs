@@ -16,7 +16,7 @@ use crate::{
 use unsnarl_model::{Event, Flags, Op, Order};
 
 /// An operation on memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryOp {
     /// An access.
     Access(Access),
@@ -29,7 +29,7 @@ pub enum MemoryOp {
 }
 
 /// A memory access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
     /// The bytes.
     pub range: ByteRange,

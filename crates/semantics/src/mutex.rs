@@ -19,7 +19,7 @@ use crate::{
 use unsnarl_model::{Event, Op, ThreadIx};
 
 /// An operation on a mutex or spin lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MutexOp {
     /// It is initialised.
     Init {

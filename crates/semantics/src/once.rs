@@ -22,7 +22,7 @@ use unsnarl_model::{Event, Op, ThreadIx};
 const GUARD_BYTES: u64 = 4;
 
 /// An operation on a once control or the guard of a static.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnceOp {
     /// The routine begins.
     Begin {

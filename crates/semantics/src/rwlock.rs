@@ -23,7 +23,7 @@ use crate::{
 use unsnarl_model::{Event, Op, ThreadIx};
 
 /// An operation on a read-write lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RwLockOp {
     /// It is initialised.
     Init {

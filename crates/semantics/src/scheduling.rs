@@ -13,7 +13,7 @@ use crate::{
 use unsnarl_model::{Event, Op};
 
 /// An operation that concerns the scheduler alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchedulingOp {
     /// The thread offers the processor to others.
     Yield,

@@ -20,7 +20,7 @@ use alloc::collections::BTreeMap;
 use unsnarl_model::{Event, Op, ThreadIx};
 
 /// An operation on a semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SemaphoreOp {
     /// It is initialised.
     Init {

@@ -23,7 +23,7 @@ use unsnarl_model::{Event, Op, ThreadIx};
 const PROCESS: u64 = u64::MAX;
 
 /// An operation on signals or timers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignalOp {
     /// A signal's action is set.
     SetAction {

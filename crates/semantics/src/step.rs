@@ -23,7 +23,7 @@ pub struct Step {
 
 /// A visible operation, by the kind of object that it acts on. Each family has its own file, which defines
 /// what its operations touch, acquire, release and wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// On memory.
     Memory(MemoryOp),

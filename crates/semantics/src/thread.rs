@@ -22,7 +22,7 @@ use crate::{
 use unsnarl_model::{Event, Op, ThreadIx};
 
 /// An operation on a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThreadOp {
     /// The thread's first event.
     Start {
@@ -73,6 +73,12 @@ impl ThreadNumber {
     #[inline]
     pub fn known(self) -> Option<ThreadIx> {
         u16::try_from(self.0).ok().map(ThreadIx)
+    }
+}
+
+impl From<ThreadIx> for ThreadNumber {
+    fn from(thread: ThreadIx) -> Self {
+        Self(thread.0.into())
     }
 }
 

@@ -14,6 +14,7 @@ use unsnarl_predict::{
     WaitTarget, Witness,
 };
 use unsnarl_report::{Names, ProgramNames};
+use unsnarl_semantics::Operation;
 use unsnarl_symbols::Symbols;
 
 /// The data of a report.
@@ -297,7 +298,7 @@ impl Describer<'_> {
             _ => "finishes the routine that it calls",
         };
         let until = if too_early { "; " } else { ", until " };
-        (self.object(event.addr), format!("{until}{thread} {awaited_operation} at {place}"))
+        (self.object(object_of(&event)), format!("{until}{thread} {awaited_operation} at {place}"))
     }
 
     fn race_json(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> Value {
@@ -340,7 +341,7 @@ impl Describer<'_> {
                 WaitTarget::Lock(lock) => self.object(lock),
                 WaitTarget::End => self.thread(next.thread),
                 WaitTarget::Done(event) | WaitTarget::Lost(event) => match self.event(event) {
-                    Some(event) => self.object(event.addr),
+                    Some(event) => self.object(object_of(&event)),
                     None => self.thread(next.thread),
                 },
             };
@@ -402,4 +403,10 @@ fn figures_json(figures: &Statistics) -> Value {
         "candidates": figures.candidates, "circles": figures.circles,
         "sync_preserving": figures.sync_preserving, "searched": figures.searched,
     })
+}
+
+/// Returns the address of the object or memory that an event acts on; 0 if there is none.
+fn object_of(event: &Event) -> u64 {
+    let operation = Operation::decode(event);
+    operation.object().or_else(|| operation.bytes().map(|bytes| bytes.first)).unwrap_or(0)
 }

@@ -13,9 +13,11 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 use unsnarl_model::{
-    Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
+    Event, Fidelity, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
 };
-use unsnarl_semantics::{Enabled, Machine, Touch, dependence::Relation};
+use unsnarl_semantics::{
+    Enabled, Machine, OpResult, Operation, Step, ThreadOp, Touch, dependence::Relation, succeeded,
+};
 
 /// The maximum number of events of runs held at a time.
 const MAX_EVENTS: usize = 2_000_000;
@@ -192,7 +194,7 @@ impl<'a> LevelSearch<'a> {
                 .retain(|pending_conflicts| !pending_conflicts.is_resolved_by(&branch.thread, touches));
             let event = &trace.events[done - 1];
             if event.op.only_reads() || event.op.yields() {
-                let rounds = idle.entry((event.site, event.addr, event.value)).or_default();
+                let rounds = idle.entry((event.site, Operation::decode(event))).or_default();
                 *rounds += 1;
                 if *rounds > self.limits.rounds {
                     continue;
@@ -219,11 +221,13 @@ impl<'a> LevelSearch<'a> {
         for (at, event) in analysed.trace.events.iter().enumerate() {
             let before = latest.insert(event.thread, analysed.fingerprints.events[at]);
             let before = before.unwrap_or_else(|| unstarted(analysed.trace.thread_id(event.thread)));
-            let target = analysed.trace.threads.get(event.value as usize).filter(|_| event.op == Op::Join);
-            self.next.insert(
-                before,
-                NextOperation { event: *event, target: target.map(|target| target.id.clone()) },
-            );
+            let target = match Operation::decode(event) {
+                Operation::Thread(ThreadOp::Join { thread }) => thread.known(),
+                _ => None,
+            };
+            let target = target.and_then(|target| analysed.trace.threads.get(target.index()));
+            let target = target.map(|target| target.id.clone());
+            self.next.insert(before, NextOperation { event: *event, target });
         }
     }
 
@@ -298,14 +302,14 @@ impl<'a> LevelSearch<'a> {
         let here = |thread: &ThreadId| here(thread).map(|ix| ThreadIx(ix as u16));
         let Some(thread) = here(thread) else { return false };
         // Threads have other numbers in other runs.
-        let value = match target {
+        let operation = match target {
             Some(target) => match here(target) {
-                Some(target) => target.0.into(),
+                Some(target) => Operation::Thread(ThreadOp::Join { thread: target.into() }),
                 None => return true,
             },
-            None => event.value,
+            None => Operation::decode(event),
         };
-        let step = machine.decode(&Event { thread, value, ..*event });
+        let step = Step { thread, operation, ..machine.decode(event) };
         matches!(event.op, Op::Join | Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait)
             && matches!(machine.enabled(&step), Enabled::No { .. })
     }
@@ -355,7 +359,7 @@ impl<'t> AnalysedRun<'t> {
 
 /// Returns whether a thread could continue only because of a timeout, or spuriously.
 fn by_time(event: &Event) -> bool {
-    event.flags.has(Flags::TIMED_OUT) || event.flags.has(Flags::SPURIOUS)
+    matches!(OpResult::of(event), OpResult::TimedOut | OpResult::Spurious | OpResult::Interrupted)
 }
 
 /// The lifetimes of a run's threads.
@@ -369,8 +373,11 @@ impl<'t> Lifetimes<'t> {
     fn of(trace: &'t Trace) -> Self {
         let mut spans = vec![(0, usize::MAX); trace.threads.len()];
         for (at, event) in trace.events.iter().enumerate() {
-            let created = (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
-            if let Some((begin, _)) = created.and_then(|ix| spans.get_mut(ix as usize))
+            let created = match Operation::decode(event) {
+                Operation::Thread(ThreadOp::Create { thread }) if succeeded(event) => thread.known(),
+                _ => None,
+            };
+            if let Some((begin, _)) = created.and_then(|thread| spans.get_mut(thread.index()))
                 && *begin == 0
             {
                 *begin = at + 1;

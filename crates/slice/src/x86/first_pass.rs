@@ -13,7 +13,8 @@ use super::{
 use crate::{Flow, InstructionIx};
 use std::collections::HashMap;
 use unsnarl_insn::iced::InstructionInfoFactory;
-use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_model::{Event, ThreadIx};
+use unsnarl_semantics::{Operation, ThreadOp, succeeded};
 use unsnarl_wire::{CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
 /// Functions that do not return but transfer control elsewhere.
@@ -243,12 +244,14 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     /// Records the schedule events that occurred while control was elsewhere.
     fn record_events(&mut self, from: u64, to: u64) {
         for event in self.events.iter().skip(from as usize).take(to.saturating_sub(from) as usize) {
-            if event.flags.has(Flags::FAILED) || !matches!(event.op, Op::Create | Op::Join) {
-                continue;
-            }
-            let other = ThreadIx(event.value as u16);
+            let (creates, other) = match Operation::decode(event) {
+                Operation::Thread(ThreadOp::Create { thread }) => (true, thread),
+                Operation::Thread(ThreadOp::Join { thread }) => (false, thread),
+                _ => continue,
+            };
+            let Some(other) = other.known().filter(|_| succeeded(event)) else { continue };
             let Some(&OpenFrame::Call(call)) = self.thread(event.thread).open.last() else { continue };
-            if event.op == Op::Create {
+            if creates {
                 self.recording.calls[call as usize].created = Some(other);
                 self.thread(other).creator = Some(call);
             } else {

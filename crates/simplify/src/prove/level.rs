@@ -309,7 +309,8 @@ impl<'a> LevelSearch<'a> {
             },
             None => Operation::decode(event),
         };
-        let step = Step { thread, operation, ..machine.decode(event) };
+        let mut step: Step = machine.decode(event);
+        (step.thread, step.operation) = (thread, operation);
         matches!(event.op, Op::Join | Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait)
             && matches!(machine.enabled(&step), Enabled::No { .. })
     }

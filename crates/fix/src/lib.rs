@@ -135,6 +135,7 @@ mod tests {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             program_warnings: Vec::new(),
+            native: false,
             races: Vec::new(),
             callers: Vec::new(),
             counterfactuals: Vec::new(),

@@ -86,6 +86,7 @@ mod tests {
             flags: if preempted.contains(&number) { Flags::PREEMPTS } else { Flags::NONE },
             order: Order::SeqCst,
             site: SiteIx(0),
+            context: 0,
             size: 4,
             addr: 0,
             value: label,

@@ -55,7 +55,7 @@ impl Trace {
                 let moved = if same_layout { *a } else { without_addresses(a, b) };
                 self.site(a) == other.site(b)
                     && self.thread_id(a.thread) == other.thread_id(b.thread)
-                    && Event { site: b.site, value: comparable(&moved, b), ..moved } == *b
+                    && as_replayed(&moved, b) == *b
             }
             (None, None) => true,
             _ => false,
@@ -63,9 +63,17 @@ impl Trace {
     }
 }
 
-/// Returns the first event's value, or the second's if the first's is meaningless.
-fn comparable(a: &Event, b: &Event) -> u64 {
-    if a.flags.has(Flags::OWN_STACK) { b.value } else { a.value }
+/// Returns the first event with the second's properties wherever the first's are meaningless, or may be missing in an
+/// older trace.
+fn as_replayed(a: &Event, b: &Event) -> Event {
+    let of_call = Flags(b.flags.0 & Flags::OF_CALL.0);
+    Event {
+        site: b.site,
+        context: b.context,
+        flags: a.flags.without(Flags::OF_CALL) | of_call,
+        value: if a.flags.has(Flags::OWN_STACK) { b.value } else { a.value },
+        ..*a
+    }
 }
 
 /// Returns the first event with the second's addresses wherever both have one.
@@ -89,6 +97,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(0),
+            context: 0,
             size: 8,
             addr,
             value,
@@ -104,6 +113,7 @@ mod tests {
             outcome: Outcome::exit(0),
             warnings: vec![],
             program_warnings: vec![],
+            native: false,
             races: vec![],
             counterfactuals: vec![],
             names: vec![],

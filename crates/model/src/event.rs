@@ -10,14 +10,17 @@ pub struct Event {
     pub thread: ThreadIx,
     /// The operation.
     pub op: Op,
-    /// How the operation went.
+    /// Facts about the operation and how it went.
     pub flags: Flags,
     /// The memory order of an atomic operation.
     pub order: Order,
     /// The site in the code.
     pub site: SiteIx,
-    /// The number of bytes accessed; for other operations see [`Op`] and [`Self::waker`].
-    pub size: u32,
+    /// The calling context, by its number in the trace; 0 if it was not recorded.
+    pub context: u32,
+    /// The number of bytes accessed or allocated. For other operations see [`Op`]; an operation that has a
+    /// waker keeps it here, as [`Waker`] encodes it.
+    pub size: u64,
     /// The address of the object: the lock, the variable …; 0 if there is none.
     pub addr: u64,
     /// A value whose meaning depends on the operation: see [`Op`].
@@ -34,6 +37,7 @@ impl Event {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(0),
+            context: 0,
             size: 0,
             addr: 0,
             value: 0,
@@ -44,7 +48,7 @@ impl Event {
     /// operation has no such event, or nothing in the program caused it.
     #[must_use]
     pub const fn waker(&self) -> Option<u64> {
-        if self.op.has_waker() { (self.size as u64).checked_sub(1) } else { None }
+        if self.op.has_waker() { Waker::from_word(self.size).event() } else { None }
     }
 
     /// Returns the mutex that a wait on a condition variable releases when it begins and takes back when it
@@ -57,22 +61,50 @@ impl Event {
     /// Replaces the waker of an operation that can have one.
     #[must_use]
     pub const fn with_waker(self, waker: Option<u64>) -> Self {
-        Self { size: waker_field(waker), ..self }
+        Self { size: Waker::new(waker).word(), ..self }
     }
 }
 
-/// Returns the `size` of an event with this waker. Runs have far fewer than 2³² events.
-#[must_use]
-pub const fn waker_field(waker: Option<u64>) -> u32 {
-    match waker {
-        Some(number) => number as u32 + 1,
-        None => 0,
+/// The event that woke a thread or sent the signal that it takes, if there was one, as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waker(u64);
+
+impl Waker {
+    /// Encodes the number of an event.
+    #[must_use]
+    #[inline]
+    pub const fn new(event: Option<u64>) -> Self {
+        match event {
+            Some(number) => Self(number + 1),
+            None => Self(0),
+        }
+    }
+
+    /// Returns the waker with this encoding.
+    #[must_use]
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// Returns the encoding.
+    #[must_use]
+    #[inline]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the number of the event.
+    #[must_use]
+    #[inline]
+    pub const fn event(self) -> Option<u64> {
+        self.0.checked_sub(1)
     }
 }
 
-/// Facts about how an operation went.
+/// Facts about an operation and how it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     /// No flag set.
@@ -99,11 +131,25 @@ impl Flags {
     /// The atomic operation did not find the value that instrumented code had stored last, or that value is
     /// unknown. Uninstrumented code may have written the variable and thereby ordered threads.
     pub const FOREIGN: Self = Self(128);
+    /// The operation does not wait without limit: it has a deadline, or it is a try of an operation that has
+    /// no try of its own, like `pthread_tryjoin_np`.
+    pub const BOUNDED: Self = Self(256);
+    /// Executed inside an undivided region: no other thread could run, unless this one had to wait.
+    pub const UNDIVIDED: Self = Self(512);
+
+    /// The flags that describe the call rather than how it went. Traces of format 9 and older lack them.
+    pub const OF_CALL: Self = Self(Self::BOUNDED.0 | Self::UNDIVIDED.0);
 
     /// Returns whether all flags of `other` are set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Returns these flags without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 }
 

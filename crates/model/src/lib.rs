@@ -25,7 +25,7 @@ mod trace;
 pub use channel::{Channel, ChannelKind};
 pub use conflict::{Conflict, ConflictKind, Side};
 pub use divergence::Divergence;
-pub use event::{Event, Flags, waker_field};
+pub use event::{Event, Flags, Waker};
 pub use input::{Input, Inputs};
 pub use op::{ObjectKind, Op, Order};
 pub use outcome::{Backtrace, Misuse, Outcome, OutcomeKind, Signature, Wait, Warning, signal_name};

@@ -31,6 +31,8 @@ pub struct Trace {
     pub warnings: Vec<Warning>,
     /// Warnings about the whole program, which no thread or operation of it causes.
     pub program_warnings: Vec<String>,
+    /// True if the run was recorded without control, so that its order is only the observed one.
+    pub native: bool,
     /// Data races, if the run looked for them.
     pub races: Vec<Conflict>,
     /// The effect of each preemption, if it was determined.
@@ -270,6 +272,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(site),
+            context: 0,
             size: 4,
             addr: 0,
             value: 0,
@@ -285,6 +288,7 @@ mod tests {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             program_warnings: Vec::new(),
+            native: false,
             races: Vec::new(),
             counterfactuals: Vec::new(),
             names: Vec::new(),

@@ -52,7 +52,7 @@ impl Run {
     fn push(&mut self, thread: usize, op: Op, addr: u64, value: u64) {
         // Few sites, so that some recur.
         let site = (op as usize) * 8 + addr as usize % 8;
-        let size = u32::from(op.is_plain_access() || op.is_atomic());
+        let size = u64::from(op.is_plain_access() || op.is_atomic());
         self.events.push(Event { size, ..event(thread as u16, op, addr, value, site) });
     }
 

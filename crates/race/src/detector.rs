@@ -104,7 +104,7 @@ impl<M: ShadowMemory> Detector<M> {
         let cell = |mask| ShadowCell::new(access.op, mask, access.own_stack, access.tag, when);
         let (word, offset) = (access.addr & !7, access.addr & 7);
         let size = access.size.max(1);
-        if offset + size <= 8 {
+        if size <= 8 - offset {
             self.touch(word, cell((0xff >> (8 - size)) << offset), &mut found);
             return;
         }

@@ -12,6 +12,7 @@ fn event(thread: u16, op: Op, addr: u64, value: u64) -> Event {
         flags: Flags::NONE,
         order: Order::Relaxed,
         site: SiteIx(0),
+        context: 0,
         size: if op.object_kind() == Some(unsnarl_model::ObjectKind::Memory) { 4 } else { 0 },
         addr,
         value,

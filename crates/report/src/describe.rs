@@ -45,7 +45,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::Signal if value == 0 => format!("signal {} (nobody waits)", on()),
         Op::Signal => format!("signal {}", on()),
         Op::Broadcast | Op::FutexWake | Op::FutexRequeue => {
-            let affected = if event.op == Op::FutexRequeue { event.size.into() } else { value };
+            let affected = if event.op == Op::FutexRequeue { event.size } else { value };
             match affected {
                 0 => return format!("{} {} (nobody waits)", event.op.name(), on()),
                 _ => format!("{} {} (wakes {affected})", event.op.name(), on()),
@@ -196,7 +196,7 @@ fn seconds(nanos: u64) -> String {
 
 /// Formats a value of this many bytes: small ones, positive or negative, in decimal, anything else (pointers, floats,
 /// bit patterns) in hexadecimal.
-fn number_of(value: u64, size: u32) -> String {
+fn number_of(value: u64, size: u64) -> String {
     const SMALL: i64 = 10_000_000;
     // Single bytes are characters and flags, and values without a size (counts) are unsigned.
     let signed = match size {

@@ -78,6 +78,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(0),
+            context: 0,
             size: 0,
             addr,
             value,

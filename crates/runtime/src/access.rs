@@ -67,7 +67,7 @@ impl Runtime {
 
 /// Handles a plain access: a schedule point, or only input to the race detector.
 #[inline]
-fn plain(op: Op, addr: usize, size: u32, pc: u64) {
+fn plain(op: Op, addr: usize, size: u64, pc: u64) {
     let Some(runtime) = Runtime::enter() else { return };
     let is_point = runtime.is_point(pc);
     if is_point {
@@ -76,7 +76,7 @@ fn plain(op: Op, addr: usize, size: u32, pc: u64) {
     let here = &raw const is_point as usize;
     let own_stack = (here..runtime.state.me().stack_top).contains(&addr);
     let thread = runtime.state.current;
-    runtime.watch(&Access { thread, op, addr: addr as u64, size: size.into(), own_stack, tag: pc });
+    runtime.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
     if is_point {
         // SAFETY: the program is about to access these bytes itself.
         let value = unsafe { peek(addr, size) };
@@ -87,7 +87,7 @@ fn plain(op: Op, addr: usize, size: u32, pc: u64) {
 
 /// Reads up to eight bytes at an address.
 #[inline]
-pub(crate) unsafe fn peek(addr: usize, size: u32) -> u64 {
+pub(crate) unsafe fn peek(addr: usize, size: u64) -> u64 {
     // SAFETY: the caller's contract; unaligned reads are fine.
     unsafe {
         match size {
@@ -102,15 +102,15 @@ pub(crate) unsafe fn peek(addr: usize, size: u32) -> u64 {
     }
 }
 
-extern "C-unwind" fn read<const SIZE: u32>(addr: usize, pc: u64) {
+extern "C-unwind" fn read<const SIZE: u64>(addr: usize, pc: u64) {
     plain(Op::Read, addr, SIZE, pc);
 }
 
-extern "C-unwind" fn write<const SIZE: u32>(addr: usize, pc: u64) {
+extern "C-unwind" fn write<const SIZE: u64>(addr: usize, pc: u64) {
     plain(Op::Write, addr, SIZE, pc);
 }
 
-extern "C-unwind" fn read_write<const SIZE: u32>(addr: usize, pc: u64) {
+extern "C-unwind" fn read_write<const SIZE: u64>(addr: usize, pc: u64) {
     plain(Op::Read, addr, SIZE, pc);
     plain(Op::Write, addr, SIZE, pc);
 }
@@ -126,7 +126,7 @@ extern "C-unwind" fn write_range(addr: usize, size: usize, pc: u64) {
 /// Handles an access to many bytes, also for `memcpy` and similar functions.
 pub(crate) fn range(op: Op, addr: usize, size: usize, pc: u64) {
     if size > 0 && ON.load(Ordering::Relaxed) {
-        plain(op, addr, u32::try_from(size).unwrap_or(u32::MAX), pc);
+        plain(op, addr, size as u64, pc);
     }
 }
 

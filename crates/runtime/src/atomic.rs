@@ -22,7 +22,7 @@ pub(crate) fn ignore_variable(addr: usize) {
 /// Waits for the turn of an atomic operation, performs and logs it. `perform` returns the result, the value
 /// to log and whether it failed.
 #[inline(always)]
-fn atomic<T>(op: Op, access: (usize, u32, i32), pc: u64, perform: impl FnOnce() -> (T, u64, bool)) -> T {
+fn atomic<T>(op: Op, access: (usize, u64, i32), pc: u64, perform: impl FnOnce() -> (T, u64, bool)) -> T {
     let Some(runtime) = Runtime::enter() else { return perform().0 };
     let (addr, size, order) = access;
     runtime.turn(op, addr, pc);
@@ -60,7 +60,7 @@ macro_rules! size {
         mod $module {
             use super::*;
 
-            const SIZE: u32 = $bits / 8;
+            const SIZE: u64 = $bits / 8;
 
             unsafe extern "C-unwind" fn $load(addr: *const $atomic, order: i32, pc: u64) -> $int {
                 if addr as usize == IGNORED_VARIABLE.load(Relaxed) {

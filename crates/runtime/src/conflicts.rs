@@ -81,6 +81,7 @@ impl ConflictMonitor {
             flags: raw.flags(),
             order: raw.order(),
             site: SiteIx(0),
+            context: raw.context(),
             size: raw.size(),
             addr: raw.addr,
             value: raw.value,
@@ -89,7 +90,7 @@ impl ConflictMonitor {
             thread: event.thread,
             op,
             addr: raw.addr,
-            size: raw.size().into(),
+            size: raw.size(),
             own_stack: false,
             tag: raw.pc(),
         };
@@ -103,8 +104,8 @@ impl ConflictMonitor {
         detector.free(access, |found| report_conflict(reported, log, &found, access));
     }
 
-    pub(crate) fn forget(&mut self, addr: usize, size: u32) {
-        self.detector.forget(addr as u64, size.into());
+    pub(crate) fn forget(&mut self, addr: usize, size: u64) {
+        self.detector.forget(addr as u64, size);
     }
 }
 

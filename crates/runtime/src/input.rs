@@ -293,7 +293,7 @@ impl State {
             thread: self.current.0.into(),
             op: op as u16,
             flags: if timed_out { RawInput::TIMED_OUT } else { 0 }
-                | if self.switch_flags.has(Flags::BLOCKED) { RawInput::BLOCKED } else { 0 },
+                | if self.switch_flags.get().has(Flags::BLOCKED) { RawInput::BLOCKED } else { 0 },
             requested: requested as u64,
             result: result as i64,
             len: places.bytes(result) as u64,

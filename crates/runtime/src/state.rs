@@ -53,8 +53,8 @@ pub(crate) struct State {
     pub(crate) polled: u32,
     /// True from a pick until the picked thread logs its event.
     pub(crate) picked: bool,
-    /// The flags of the next event that describe the switch before it.
-    pub(crate) switch_flags: Flags,
+    /// The flags of the next event that describe the switch and the wait before it.
+    pub(crate) switch_flags: NextFlags,
     /// Signals that were sent to the process.
     pub(crate) signals: Queue,
     /// Signals that some descriptor (`signalfd`) reports.
@@ -98,6 +98,33 @@ pub(crate) struct State {
     pub(crate) conflicts: Option<Box<ConflictMonitor>>,
     /// True if each schedule point is observed: its choices are recorded, or a debugger follows the run.
     pub(crate) observed: bool,
+}
+
+/// The flags of the next event, in a word of their own. Two bytes beside other small fields would be loaded together with
+/// a neighbour that was just stored, and the processor would wait for that store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NextFlags(u32);
+
+impl NextFlags {
+    #[inline]
+    pub(crate) const fn set(&mut self, flags: Flags) {
+        self.0 = flags.0 as u32;
+    }
+
+    #[inline]
+    pub(crate) const fn add(&mut self, flags: Flags) {
+        self.0 |= flags.0 as u32;
+    }
+
+    #[inline]
+    pub(crate) const fn remove(&mut self, flags: Flags) {
+        self.0 &= !(flags.0 as u32);
+    }
+
+    #[inline]
+    pub(crate) const fn get(self) -> Flags {
+        Flags(self.0 as u16)
+    }
 }
 
 struct RuntimeCell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);

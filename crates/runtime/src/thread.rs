@@ -11,7 +11,7 @@ use crate::{
     rewind::thread_start,
     signals::{Queue, SuspendedWait},
     stack,
-    state::Runtime,
+    state::{NextFlags, Runtime},
     sys, watchdog,
 };
 use alloc::{boxed::Box, vec::Vec};
@@ -77,6 +77,8 @@ pub(crate) struct Thread {
     pub(crate) alternate_stack: libc::stack_t,
     /// Nesting depth of undivided regions that the program asked for.
     pub(crate) undivided: u32,
+    /// The flags of all its events: whether it is in such a region.
+    pub(crate) region_flags: NextFlags,
     /// The descriptors it waits for, see [`Gate::Descriptors`].
     pub(crate) awaited: Vec<UnsafeCell<libc::pollfd>>,
     /// Its signal mask; valid while it does not run, or if no mask was ever changed.
@@ -167,6 +169,7 @@ impl Thread {
             once: Vec::new(),
             alternate_stack: no_stack,
             undivided: 0,
+            region_flags: NextFlags::default(),
             awaited: Vec::new(),
             mask: 0,
             signals: Queue::default(),

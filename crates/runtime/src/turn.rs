@@ -83,15 +83,27 @@ impl Runtime {
     /// during the wait.
     #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     pub(crate) extern "C-unwind" fn wait_turn(&mut self, mut pending: Pending) -> Turn {
-        loop {
+        let turn = loop {
             let turn = self.wait_once(pending);
             if turn != Turn::Signalled {
-                return turn;
+                break turn;
             }
             if let Some(turn) = self.handle_in_wait(&mut pending) {
-                return turn;
+                break turn;
             }
+        };
+        // Another thread may have set the deadline later: a timer's.
+        if pending.deadline != u64::MAX || turn == Turn::TimedOut {
+            self.state.mark_bounded();
         }
+        turn
+    }
+
+    /// Blocks until the running thread's turn for a try of an operation whose events are otherwise waits.
+    #[inline]
+    pub(crate) extern "C-unwind" fn try_turn(&mut self, op: Op, addr: usize, pc: u64) {
+        self.turn(op, addr, pc);
+        self.state.mark_bounded();
     }
 
     fn wait_once(&mut self, pending: Pending) -> Turn {
@@ -133,7 +145,7 @@ impl Runtime {
             state.clock.pass(deadline);
         }
         if blocked {
-            state.switch_flags = state.switch_flags | Flags::BLOCKED;
+            state.switch_flags.add(Flags::BLOCKED);
         }
         if pending.gate.depends_on_environment() {
             stack::clear_unused_stack();
@@ -234,7 +246,8 @@ impl Runtime {
     fn leave_to(&mut self, to: ThreadIx) {
         self.assume_single();
         let state = &mut self.state;
-        state.switch_flags = if state.could_continue() { Flags::PREEMPTS } else { Flags::NONE };
+        let preempts = if state.could_continue() { Flags::PREEMPTS } else { Flags::NONE };
+        state.switch_flags.set(preempts);
         state.previous = state.current;
         state.current = to;
         tracer::switching(to, state.log.count());
@@ -284,10 +297,10 @@ impl Runtime {
         flags: Flags,
         pc: u64,
         (addr, value): (usize, u64),
-        count: u32,
+        count: u64,
     ) -> u64 {
         let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value).with_size(count);
-        self.append(op, flags, event, (pc, addr as u64, u64::from(count)))
+        self.append(op, flags, event, (pc, addr as u64, count))
     }
 
     /// Appends a memory access of the running thread.
@@ -297,7 +310,7 @@ impl Runtime {
         op: Op,
         flags: Flags,
         pc: u64,
-        access: (usize, u32, Order),
+        access: (usize, u64, Order),
         value: u64,
     ) {
         let (addr, size, order) = access;
@@ -314,7 +327,7 @@ impl Runtime {
             let Pending { op, pc, addr, .. } = state.me().pending;
             let event = RawEvent::new(state.current, op, Flags::FAILED, pc, addr, 0);
             // If there is no room for it, the replay ends one event earlier.
-            let _ = state.log.append(event.with(state.switch_flags));
+            let _ = state.log.append(event.with(state.switch_flags.get()));
         }
     }
 
@@ -335,8 +348,9 @@ impl Runtime {
         }
         state.clock.tick();
         state.picked = false;
-        let switch_flags = core::mem::take(&mut state.switch_flags);
-        let number = state.log.append(event.with(switch_flags));
+        let mut own_flags = core::mem::take(&mut state.switch_flags);
+        own_flags.add(state.me().region_flags.get());
+        let number = state.log.append(event.with(own_flags.get()));
         if state.fruitless_events > state.max_fruitless_events {
             end::livelock(state);
         }
@@ -380,6 +394,19 @@ impl crate::state::State {
         if debug::is_on() {
             debug::picked(self, pick, self.could_continue());
         }
+    }
+
+    /// Marks the next event, whose turn it is, as one that does not wait without limit.
+    #[inline]
+    fn mark_bounded(&mut self) {
+        if !self.muted {
+            self.switch_flags.add(Flags::BOUNDED);
+        }
+    }
+
+    /// Removes the mark again.
+    pub(crate) fn unmark_bounded(&mut self) {
+        self.switch_flags.remove(Flags::BOUNDED);
     }
 
     /// Returns whether taking the processor from the running thread is a preemption.

@@ -245,6 +245,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::SeqCst,
             site: SiteIx((thread * 100 + done[thread]) as u32),
+            context: 0,
             size: 4,
             addr,
             value: 0,

@@ -199,6 +199,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::SeqCst,
             site: SiteIx(at as u32),
+            context: 0,
             size: 4,
             addr: 8,
             value,

@@ -224,6 +224,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::SeqCst,
             site: SiteIx(u32::from(thread)),
+            context: 0,
             size: 4,
             addr,
             value: 0,

@@ -69,7 +69,7 @@ impl CondOp {
         match event.op {
             Op::CondInit => Self::Init { cond },
             Op::CondDestroy => Self::Destroy { cond },
-            Op::CondWait => Self::Wait { cond, mutex: event.value, remaining: event.size.into() },
+            Op::CondWait => Self::Wait { cond, mutex: event.value, remaining: event.size },
             Op::CondWake => {
                 Self::Wake { cond, mutex: (event.value != 0).then_some(event.value), waker: event.waker() }
             }

@@ -81,7 +81,7 @@ impl DescriptorOp {
             Op::ChildStart => DescriptorOpKind::ChildStart,
             _ => DescriptorOpKind::ChildWait,
         };
-        Self { kind, channel: event.addr, descriptor: event.size.into(), outcome: event.value }
+        Self { kind, channel: event.addr, descriptor: event.size, outcome: event.value }
     }
 
     #[inline]

@@ -64,7 +64,7 @@ impl FutexOp {
             Op::FutexWait => Self::Wait { futex, word: value },
             Op::FutexWoken => Self::Woken { futex, waker: event.waker() },
             Op::FutexWake => Self::Wake { futex, woken: value },
-            _ => Self::Requeue { futex, target: value, affected: event.size.into() },
+            _ => Self::Requeue { futex, target: value, affected: event.size },
         }
     }
 

@@ -115,7 +115,7 @@ impl Access {
 impl MemoryOp {
     #[inline]
     pub(crate) fn decode(event: &Event) -> Self {
-        let range = ByteRange::new(event.addr, event.size.into());
+        let range = ByteRange::new(event.addr, event.size);
         let (kind, reads, writes) = match event.op {
             Op::Read => (AccessKind::Read, true, false),
             Op::Write => (AccessKind::Write, false, true),

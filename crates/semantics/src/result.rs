@@ -75,7 +75,7 @@ impl OpResult {
 #[must_use]
 #[inline]
 pub const fn succeeded(event: &Event) -> bool {
-    const UNSUCCESSFUL: u8 = Flags::FAILED.0 | Flags::TIMED_OUT.0 | Flags::CANCELLED.0;
+    const UNSUCCESSFUL: u16 = Flags::FAILED.0 | Flags::TIMED_OUT.0 | Flags::CANCELLED.0;
     event.flags.0 & UNSUCCESSFUL == 0
 }
 
@@ -86,18 +86,19 @@ mod tests {
 
     #[test]
     fn every_combination_of_flags_has_one_result() {
-        for bits in 0..=u8::MAX {
+        for bits in 0..=u16::MAX {
             let event = Event {
                 thread: ThreadIx::MAIN,
                 op: Op::CondWake,
                 flags: Flags(bits),
                 order: Order::Relaxed,
                 site: SiteIx(0),
+                context: 0,
                 size: 0,
                 addr: 0,
                 value: 0,
             };
-            assert_eq!(succeeded(&event), OpResult::of(&event).succeeded(), "{bits:#010b}");
+            assert_eq!(succeeded(&event), OpResult::of(&event).succeeded(), "{bits:#018b}");
         }
     }
 }

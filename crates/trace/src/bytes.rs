@@ -90,7 +90,11 @@ impl<'a> ByteCursor<'a> {
 
     /// Checks that nothing is left over.
     pub(crate) fn finish(self) -> Result<(), Malformed> {
-        if self.left.is_empty() { Ok(()) } else { Err("it goes on after its end") }
+        if self.is_empty() { Ok(()) } else { Err("it goes on after its end") }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.left.is_empty()
     }
 }
 

@@ -19,7 +19,7 @@ const MAX_SPILL: usize = 1 << 16;
 const MIN_SPILL: usize = 16;
 
 /// The size of an event whose thread is known, in bytes.
-const EVENT: usize = 27;
+const EVENT: usize = 36;
 
 /// Events by thread, returned in the order in which they were added.
 pub struct Lanes<F> {
@@ -130,8 +130,10 @@ fn unknown() -> io::Error {
 }
 
 fn put(event: &Event, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[event.op as u8, event.flags.0, event.order as u8]);
+    out.extend_from_slice(&[event.op as u8, event.order as u8]);
+    out.extend_from_slice(&event.flags.0.to_le_bytes());
     out.extend_from_slice(&event.site.0.to_le_bytes());
+    out.extend_from_slice(&event.context.to_le_bytes());
     out.extend_from_slice(&event.size.to_le_bytes());
     out.extend_from_slice(&event.addr.to_le_bytes());
     out.extend_from_slice(&event.value.to_le_bytes());
@@ -143,12 +145,13 @@ fn take(thread: ThreadIx, bytes: &[u8]) -> Option<Event> {
     Some(Event {
         thread,
         op: Op::from_number(*bytes.first()?)?,
-        flags: Flags(*bytes.get(1)?),
-        order: Order::from_number(*bytes.get(2)?)?,
-        site: SiteIx(word(3)?),
-        size: word(7)?,
-        addr: long(11)?,
-        value: long(19)?,
+        order: Order::from_number(*bytes.get(1)?)?,
+        flags: Flags(bytes.get(2..4)?.try_into().ok().map(u16::from_le_bytes)?),
+        site: SiteIx(word(4)?),
+        context: word(8)?,
+        size: long(12)?,
+        addr: long(20)?,
+        value: long(28)?,
     })
 }
 
@@ -163,10 +166,11 @@ mod tests {
             .map(|n| Event {
                 thread: ThreadIx((n * n % 7 % 3) as u16),
                 op: Op::ALL[n as usize % Op::ALL.len()],
-                flags: Flags(n as u8),
+                flags: Flags(n as u16),
                 order: Order::SeqCst,
                 site: SiteIx(n as u32),
-                size: !n as u32,
+                context: !n as u32,
+                size: !n,
                 addr: n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 value: !n,
             })

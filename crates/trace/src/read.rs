@@ -1,11 +1,11 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, PROGRAM_WARNINGS, Section,
+    CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, PROGRAM_WARNINGS, Section,
     bytes::{ByteCursor, Codec, Malformed},
     check, chunk,
     section::{SectionReader, most_in},
-    upgrade::{SELF_CONTAINED, Upgrade},
+    upgrade::Upgrade,
 };
 use std::{io::Read, sync::Arc};
 use unsnarl_model::{Event, Input, Plan, Trace};
@@ -30,6 +30,7 @@ pub fn decode(bytes: &[u8]) -> Result<Trace, DecodeError> {
 /// ```
 #[derive(Debug)]
 pub struct EventReader<R> {
+    format: u32,
     sections: SectionReader<R>,
     header: Trace,
     events: u64,
@@ -60,6 +61,7 @@ impl<R: Read> EventReader<R> {
         } else {
             Vec::new()
         };
+        let native = format >= CONTEXTS && section(&mut sections, Section::Recording)?;
         let events = Vec::new();
         let header = Trace {
             program,
@@ -72,6 +74,7 @@ impl<R: Read> EventReader<R> {
             outcome,
             warnings,
             program_warnings,
+            native,
             races,
             counterfactuals,
             names,
@@ -81,8 +84,9 @@ impl<R: Read> EventReader<R> {
             section: inconsistent.section,
             reason: inconsistent.reason,
         })?;
-        let upgrade = (format < SELF_CONTAINED).then(Upgrade::default);
-        Ok(Self { sections, header, events: count, left: count, ended: false, chunk: Vec::new(), upgrade })
+        let upgrade = Upgrade::from(format);
+        let chunk = Vec::new();
+        Ok(Self { format, sections, header, events: count, left: count, ended: false, chunk, upgrade })
     }
 
     /// Returns the trace without its events.
@@ -132,9 +136,9 @@ impl<R: Read> EventReader<R> {
         if bytes.len() > chunk::MAX_IN_CHUNK {
             return Err(corrupt("a chunk is too long"));
         }
-        let (threads, sites) = (self.header.threads.len(), self.header.sites.len());
+        let limits = (self.header.threads.len(), self.header.sites.len());
         let first = events.len();
-        chunk::take(count as usize, threads, sites, bytes, events).map_err(corrupt)?;
+        chunk::take(self.format, count as usize, limits, bytes, events).map_err(corrupt)?;
         if let Some(upgrade) = &mut self.upgrade {
             events[first..].iter_mut().for_each(|event| upgrade.upgrade(event));
         }

@@ -27,6 +27,8 @@ pub enum Section {
     Callers,
     /// Warnings about the whole program; not before format 8.
     ProgramWarnings,
+    /// How the run was recorded; not before format 10.
+    Recording,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -47,6 +49,7 @@ impl fmt::Display for Section {
             Self::Inputs => "inputs section",
             Self::Callers => "callers section",
             Self::ProgramWarnings => "program warnings section",
+            Self::Recording => "recording section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -66,6 +69,7 @@ impl Section {
             Self::Inputs => b"inpt",
             Self::Callers => b"call",
             Self::ProgramWarnings => b"pwrn",
+            Self::Recording => b"recd",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

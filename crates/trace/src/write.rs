@@ -95,6 +95,10 @@ impl<W: Write> EventWriter<W> {
         bytes.clear();
         trace.program_warnings.put(&mut bytes);
         sections.write(Section::ProgramWarnings, &bytes)?;
+
+        bytes.clear();
+        trace.native.put(&mut bytes);
+        sections.write(Section::Recording, &bytes)?;
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 

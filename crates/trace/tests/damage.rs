@@ -29,7 +29,10 @@ fn sections(file: &[u8]) -> Vec<(String, usize)> {
 #[test]
 fn sections_are_ordered() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "evnt", "end."]);
+    assert_eq!(
+        names,
+        ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "evnt", "end."]
+    );
 }
 
 #[test]
@@ -56,6 +59,23 @@ fn newer_format_asks_for_update() {
     assert!(message(&file).starts_with("is damaged in its first bytes: there was no such format"));
 }
 
+/// Encodes a trace of one chunk as a file of a format before 10, which lacks this section and those up to the events,
+/// and the columns of high flags and calling contexts.
+fn older(trace: &Trace, format: u32, lacks: &str) -> Vec<u8> {
+    let mut file = encode(trace);
+    let all = sections(&file);
+    let place = |name: &str| all.iter().position(|(n, _)| n == name).expect("a section");
+    let (first, events) = (place(lacks), place("evnt"));
+    file = repacked(&file, events, |content| {
+        let lengths = content.split_off(content.len() - 2 * size_of::<u64>());
+        assert_eq!(lengths, [0; 16], "the columns are empty");
+    });
+    let all = sections(&file);
+    file.drain(all[first].1..all[events].1);
+    file[8..12].copy_from_slice(&format.to_le_bytes());
+    file
+}
+
 #[test]
 fn older_formats_are_readable() {
     for (format, lacks) in [(7_u32, "pwrn"), (6, "call"), (5, "inpt")] {
@@ -63,16 +83,43 @@ fn older_formats_are_readable() {
         trace.plan.inputs = Some(Arc::default());
         trace.callers.clone_from(&trace.sites);
         trace.program_warnings = vec!["bound lazily".into()];
-        let mut file = encode(&trace);
-        let all = sections(&file);
-        let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
-        file.drain(place(lacks)..place("evnt"));
-        file[8..12].copy_from_slice(&format.to_le_bytes());
-        let read = decode(&file).expect("an older file");
+        trace.native = true;
+        let read = decode(&older(&trace, format, lacks)).expect("an older file");
+        assert!(!read.native);
         assert_eq!((read.plan.inputs.is_some(), read.callers.is_empty()), (format > 5, format < 7));
         assert_eq!(read.program_warnings, Vec::<String>::new());
         assert_eq!(read.events, trace.events);
     }
+}
+
+/// The file was recorded from `data/format9.c` by the last version that wrote format 9.
+#[test]
+fn events_of_format_9_are_kept() {
+    let trace = decode(include_bytes!("data/format9.snarl")).expect("an older file");
+    assert!(!trace.native);
+    let lock = trace.events[1].addr;
+    let expected = [
+        (0, Op::Start, Flags::NONE),
+        (0, Op::Lock, Flags::NONE),
+        (0, Op::Create, Flags::NONE),
+        (1, Op::Start, Flags::NONE),
+        (1, Op::Lock, Flags::TIMED_OUT | Flags::BOUNDED | Flags::BLOCKED),
+        (0, Op::Sleep, Flags::TIMED_OUT | Flags::BOUNDED | Flags::BLOCKED),
+        (0, Op::CondWait, Flags::NONE),
+        (1, Op::Lock, Flags::BLOCKED),
+        (1, Op::Signal, Flags::NONE),
+        (1, Op::Unlock, Flags::NONE),
+        (1, Op::End, Flags::NONE),
+        (0, Op::CondWake, Flags::BLOCKED),
+        (0, Op::Unlock, Flags::NONE),
+        (0, Op::Join, Flags::NONE),
+        (0, Op::Exit, Flags::NONE),
+    ];
+    let found = trace.events.iter().map(|event| (event.thread.0, event.op, event.flags));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!((trace.events[11].waited_mutex(), trace.events[11].waker()), (Some(lock), Some(8)));
+    assert!(trace.events.iter().all(|event| event.context == 0));
+    assert_eq!(trace.events.iter().filter(|event| event.size > 0).count(), 1, "only the waker");
 }
 
 /// Up to format 8, the end of a wait named only the waking event.
@@ -91,9 +138,7 @@ fn events_of_older_formats_are_translated() {
     for (event, (thread, op, addr, value, flags)) in trace.events.iter_mut().zip(operations) {
         *event = Event { thread: ThreadIx(thread), op, addr, value, flags, size: 0, ..*event };
     }
-    let mut file = encode(&trace);
-    file[8..12].copy_from_slice(&8_u32.to_le_bytes());
-    let events = decode(&file).expect("an older file").events;
+    let events = decode(&older(&trace, 8, "recd")).expect("an older file").events;
     assert_eq!((events[2].value, events[2].size, events[2].flags), (0x10, 1, Flags::NONE));
     assert_eq!((events[4].waited_mutex(), events[4].waker()), (Some(0x10), Some(3)));
     assert_eq!((events[5].value, events[5].size), (0, 5));
@@ -126,6 +171,7 @@ fn flipped_bit_reports_its_section() {
         "inputs",
         "callers",
         "program warnings",
+        "recording",
         "events",
         "last",
     ];
@@ -151,8 +197,8 @@ fn trailing_bytes_are_damage() {
 #[test]
 fn missing_chunk_is_damage() {
     let file = encode(&looping::trace(9));
-    let events = sections(&file)[8].1;
-    let end = sections(&file)[9].1;
+    let events = sections(&file)[9].1;
+    let end = sections(&file)[10].1;
     let without = [&file[..events], &file[end..]].concat();
     assert!(
         message(&without).starts_with("is damaged in its events section: another section is in its place")

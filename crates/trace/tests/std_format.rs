@@ -232,6 +232,7 @@ fn run(events: &[(u16, Op, u64, u64)]) -> Trace {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(number as u32 % 6),
+            context: 0,
             size: 0,
             addr,
             value,

@@ -1,18 +1,22 @@
-//! An event as the target writes it: four words, half a cache line.
+//! An event as the target writes it: five words.
 
-use unsnarl_model::{Flags, Op, Order, ThreadIx, waker_field};
+use unsnarl_model::{Flags, Op, Order, ThreadIx, Waker};
 
 /// One executed operation. Code and data addresses are raw here; the controller converts them to modules and
 /// offsets later, off the target's hot path.
-#[repr(C, align(32))]
+///
+/// All flags are in one word, so that adding some is one instruction.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent {
-    /// Return address (48 bits), operation (8), flags (8).
+    /// Return address (48 bits), operation (8), memory order (8).
     op_bits: u64,
-    /// Thread (16 bits), memory order (8), size (32, from bit 32).
+    /// Thread (16 bits), flags (16), calling context (32).
     thread_bits: u64,
     /// The object.
     pub addr: u64,
+    /// See [`unsnarl_model::Event::size`].
+    size: u64,
     /// See [`Op`].
     pub value: u64,
 }
@@ -25,9 +29,10 @@ impl RawEvent {
     #[inline]
     pub const fn new(thread: ThreadIx, op: Op, flags: Flags, pc: u64, addr: u64, value: u64) -> Self {
         Self {
-            op_bits: (pc & PC) | (op as u64) << 48 | (flags.0 as u64) << 56,
-            thread_bits: thread.0 as u64,
+            op_bits: (pc & PC) | (op as u64) << 48,
+            thread_bits: thread.0 as u64 | (flags.0 as u64) << 16,
             addr,
+            size: 0,
             value,
         }
     }
@@ -35,29 +40,36 @@ impl RawEvent {
     /// Adds the size and memory order of an access.
     #[must_use]
     #[inline]
-    pub const fn access(self, size: u32, order: Order) -> Self {
-        Self { thread_bits: self.thread_bits | (order as u64) << 16 | (size as u64) << 32, ..self }
+    pub const fn access(self, size: u64, order: Order) -> Self {
+        Self { op_bits: self.op_bits | (order as u64) << 56, size, ..self }
     }
 
     /// Adds the event that caused this one, if there was one. See [`unsnarl_model::Event::waker`].
     #[must_use]
     #[inline]
     pub const fn woken_by(self, waker: Option<u64>) -> Self {
-        self.with_size(waker_field(waker))
+        self.with_size(Waker::new(waker).word())
     }
 
-    /// Sets the size, which had none before.
+    /// Replaces the size.
     #[must_use]
     #[inline]
-    pub const fn with_size(self, size: u32) -> Self {
-        Self { thread_bits: self.thread_bits | (size as u64) << 32, ..self }
+    pub const fn with_size(self, size: u64) -> Self {
+        Self { size, ..self }
+    }
+
+    /// Adds the calling context, which was 0 before.
+    #[must_use]
+    #[inline]
+    pub const fn in_context(self, context: u32) -> Self {
+        Self { thread_bits: self.thread_bits | (context as u64) << 32, ..self }
     }
 
     /// Adds these flags.
     #[must_use]
     #[inline]
     pub const fn with(self, flags: Flags) -> Self {
-        Self { op_bits: self.op_bits | (flags.0 as u64) << 56, ..self }
+        Self { thread_bits: self.thread_bits | (flags.0 as u64) << 16, ..self }
     }
 
     /// Returns the return address of the call that requested the operation.
@@ -75,7 +87,7 @@ impl RawEvent {
     /// Returns the flags.
     #[must_use]
     pub const fn flags(&self) -> Flags {
-        Flags((self.op_bits >> 56) as u8)
+        Flags((self.thread_bits >> 16) as u16)
     }
 
     /// Returns the thread.
@@ -87,13 +99,19 @@ impl RawEvent {
     /// Returns the memory order.
     #[must_use]
     pub fn order(&self) -> Order {
-        Order::from_number((self.thread_bits >> 16) as u8).unwrap_or(Order::SeqCst)
+        Order::from_number((self.op_bits >> 56) as u8).unwrap_or(Order::SeqCst)
     }
 
-    /// Returns the number of bytes accessed; for other operations see [`Op`].
+    /// Returns the calling context; 0 if it was not recorded.
     #[must_use]
-    pub const fn size(&self) -> u32 {
+    pub const fn context(&self) -> u32 {
         (self.thread_bits >> 32) as u32
+    }
+
+    /// Returns the number of bytes accessed; for other operations see [`unsnarl_model::Event::size`].
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
     }
 }
 
@@ -103,12 +121,23 @@ mod tests {
 
     #[test]
     fn events_round_trip() {
-        let flags = Flags::PREEMPTS | Flags::FAILED;
-        let event = RawEvent::new(ThreadIx(7), Op::AtomicCas, flags, 0x7fff_1234_5678, 0x1000, 42)
-            .access(8, Order::AcqRel);
-        assert_eq!(event.pc(), 0x7fff_1234_5678);
-        assert_eq!((event.op(), event.flags(), event.thread()), (Some(Op::AtomicCas), flags, ThreadIx(7)));
-        assert_eq!((event.order(), event.size()), (Order::AcqRel, 8));
-        assert_eq!(size_of::<RawEvent>(), 32);
+        let (early, late) = (Flags::PREEMPTS | Flags::FAILED, Flags::FOREIGN | Flags::BOUNDED);
+        let event = RawEvent::new(ThreadIx(u16::MAX), Op::AtomicCas, early, 0x7fff_1234_5678, 0x1000, 42)
+            .access(1 << 40, Order::AcqRel)
+            .in_context(u32::MAX)
+            .with(late);
+        assert_eq!((event.pc(), event.addr, event.value), (0x7fff_1234_5678, 0x1000, 42));
+        assert_eq!((event.op(), event.flags()), (Some(Op::AtomicCas), early | late));
+        assert_eq!((event.thread(), event.context()), (ThreadIx(u16::MAX), u32::MAX));
+        assert_eq!((event.order(), event.size()), (Order::AcqRel, 1 << 40));
+        assert_eq!(size_of::<RawEvent>(), 40);
+    }
+
+    #[test]
+    fn every_waker_is_kept() {
+        for waker in [None, Some(0), Some(1 << 40)] {
+            let event = RawEvent::default().woken_by(waker);
+            assert_eq!(Waker::from_word(event.size()).event(), waker);
+        }
     }
 }

@@ -149,7 +149,7 @@ impl<'a> Checker<'a> {
         let mut generations = 0;
         for (event, number) in self.window.iter().zip(0..) {
             let from = self.bytes.len() as u32;
-            let end = event.addr.saturating_add(u64::from(event.size.max(1)));
+            let end = event.addr.saturating_add(event.size.max(1));
             if matches!(event.op, Op::Alloc | Op::Free) && ok(event) {
                 // Allocation and release turn the bytes into new memory.
                 generations += 1;
@@ -197,7 +197,7 @@ impl<'a> Checker<'a> {
             return Err(Illegal::NotAnError("the accesses are not those that meet"));
         }
         let [a, b] = race.accesses.map(|number| self.window[(number - self.first) as usize]);
-        let ends = |event: &Event| event.addr + u64::from(event.size.max(1));
+        let ends = |event: &Event| event.addr.saturating_add(event.size.max(1));
         let overlap = a.addr < ends(&b) && b.addr < ends(&a);
         let is_access = |event: &Event| event.op.is_plain_access() || event.op.is_atomic();
         if a.thread == b.thread || !overlap || !is_access(&a) || !is_access(&b) {

@@ -38,7 +38,8 @@ pub(crate) fn event(thread: u16, op: Op, addr: u64, value: u64, number: usize) -
         flags: Flags::NONE,
         order: Order::Relaxed,
         site: SiteIx(number as u32),
-        size: u32::from(op.is_plain_access()),
+        context: 0,
+        size: u64::from(op.is_plain_access()),
         addr,
         value,
     }

@@ -37,7 +37,7 @@ pub(super) fn wait(trace: &Trace, wait: &Wait) -> String {
     let made = opened(trace, wait.addr);
     let fd = made.map(|event| match wait.op {
         // A pipe is read at its first descriptor and written at its second.
-        Op::FdWrite if is(wait.addr, ChannelKind::Pipe) => event.value as u32,
+        Op::FdWrite if is(wait.addr, ChannelKind::Pipe) => event.value,
         _ => event.size,
     });
     let on = match fd {
@@ -98,7 +98,7 @@ const fn verb(op: Op) -> &'static str {
     }
 }
 
-fn named(addr: u64, fd: u32) -> String {
+fn named(addr: u64, fd: u64) -> String {
     match Channel::from_addr(addr) {
         Some(Channel { kind: ChannelKind::Several, .. }) => "descriptors".to_owned(),
         Some(channel) => format!("{} {fd}", channel.kind.name()),

@@ -75,6 +75,7 @@ mod tests {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(0),
+            context: 0,
             size: 0,
             addr: 0,
             value: 0,

@@ -44,7 +44,7 @@ impl Runtime {
             self.turn(Op::Alloc, 0, pc);
         }
         let (result, block) = allocate();
-        let size = size_of_event(size);
+        let size = size as u64;
         if let Some(conflicts) = self.state.conflicts.as_mut().filter(|_| !block.is_null()) {
             conflicts.forget(block as usize, size);
         }
@@ -54,10 +54,6 @@ impl Runtime {
         }
         result
     }
-}
-
-fn size_of_event(size: usize) -> u32 {
-    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 /// Defines an allocation wrapper: a schedule point, the call and the event.
@@ -99,11 +95,10 @@ unsafe fn note_free(block: Block, pc: u64) {
             runtime.turn(Op::Free, block as usize, pc);
         }
         // SAFETY: the block is allocated, unless the program is in error.
-        let size = size_of_event(unsafe { malloc_usable_size(block) });
+        let size = unsafe { malloc_usable_size(block) } as u64;
         let State { conflicts, log, current, .. } = &mut runtime.state;
         if let Some(conflicts) = conflicts {
             let (thread, addr) = (*current, block as u64);
-            let size = size.into();
             conflicts.free(log, &Access { thread, op: Op::Free, addr, size, own_stack: false, tag: pc });
         }
         if is_point {

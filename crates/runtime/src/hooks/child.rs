@@ -189,7 +189,7 @@ impl ChildWait {
     }
 
     fn look(&self, runtime: &mut Runtime) -> Turn {
-        runtime.turn(Op::ChildWait, ADDR, self.pc);
+        runtime.try_turn(Op::ChildWait, ADDR, self.pc);
         Turn::Go
     }
 

@@ -56,7 +56,7 @@ unsafe fn wait(
     let me = state.me();
     me.arrival = arrival;
     me.granted = None;
-    runtime.log_count(Op::CondWait, Flags::NONE, pc, (object, mutex as u64), remaining_depth);
+    runtime.log_count(Op::CondWait, Flags::NONE, pc, (object, mutex as u64), remaining_depth.into());
 
     let gate = Gate::Cond(object, mutex);
     let turn = runtime.wait_turn(Pending {

@@ -65,7 +65,7 @@ fn log_opened(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, se
     } else {
         (Flags::FAILED, result.unsigned_abs() as u64)
     };
-    let fd = if made.is_some() { result as u32 } else { 0 };
+    let fd = if made.is_some() { result as u64 } else { 0 };
     runtime.log_access(Op::FdOpen, flags, pc, (addr, fd, Order::Relaxed), value);
 }
 

@@ -22,7 +22,8 @@ const LOCKS: Descriptor =
 unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: impl Fn() -> isize) -> Answer {
     let io = Io { op: Op::FileLock, fd, events: 0, at_once: !waits, pc };
     let addr = LOCKS.channel.as_addr();
-    runtime.turn(Op::FileLock, addr as usize, pc);
+    // The first attempt does not wait in any case.
+    runtime.try_turn(Op::FileLock, addr as usize, pc);
     loop {
         let result = job();
         let taken = matches!(-result as i32, libc::EAGAIN | libc::EACCES) && result < 0;

@@ -316,7 +316,7 @@ unsafe fn requeue(
         affected += 1;
     }
     state.changed(word);
-    runtime.log_count(Op::FutexRequeue, Flags::NONE, pc, (word, target as u64), affected as u32);
+    runtime.log_count(Op::FutexRequeue, Flags::NONE, pc, (word, target as u64), affected as u64);
     affected
 }
 

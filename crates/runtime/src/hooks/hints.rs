@@ -43,6 +43,7 @@ unsafe extern "C-unwind" fn undivided(change: i32, _pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         let me = runtime.state.me();
         me.undivided = me.undivided.saturating_add_signed(change);
+        me.region_flags.set(if me.undivided > 0 { Flags::UNDIVIDED } else { Flags::NONE });
     }
 }
 exported!("rsi" "__unsnarl_undivided", undivided);

@@ -57,20 +57,25 @@ impl Runtime {
     /// Logs the result of an operation.
     pub(super) fn log_io(&mut self, io: &Io, on: Descriptor, flags: Flags, result: isize) {
         let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
-        let access = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
+        let access = (on.channel.as_addr() as usize, u64::from(io.fd as u32), Order::Relaxed);
         self.log_access(io.op, flags | failed, io.pc, access, result.unsigned_abs() as u64);
     }
 
     /// Waits until the operation is possible, unless it must fail instead.
     pub(super) fn wait_for_io(&mut self, io: &Io, on: Descriptor) -> Turn {
         if io.at_once || is_nonblocking(io.fd) {
-            self.turn(io.op, on.channel.as_addr() as usize, io.pc);
+            self.try_turn(io.op, on.channel.as_addr() as usize, io.pc);
             return Turn::Go;
         }
         let deadline = stack::run_isolated(|| {
             if self.replays_inputs(on) { self.replayed_wait_limit() } else { self.wait_limit(io, on) }
         });
-        self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
+        let turn = self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)]);
+        if turn != Turn::TimedOut {
+            // This deadline is the socket's, which a replayed wait does not know.
+            self.state.unmark_bounded();
+        }
+        turn
     }
 
     /// Waits until one of these descriptors is ready.

@@ -61,7 +61,7 @@ unsafe fn wait(
     let addr = on.channel.as_addr();
     let turn = match wait_limit {
         WaitLimit::None => {
-            runtime.turn(Op::FdWait, addr as usize, pc);
+            runtime.try_turn(Op::FdWait, addr as usize, pc);
             Turn::Go
         }
         WaitLimit::Until(deadline) => runtime.await_listed(Op::FdWait, on, pc, deadline),
@@ -76,7 +76,7 @@ unsafe fn wait(
         unsafe { runtime.answer((Op::FdWait, on, turn), requested, places, query) }
     };
     let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
-    let access = (addr as usize, first as u32, Order::Relaxed);
+    let access = (addr as usize, u64::from(first as u32), Order::Relaxed);
     runtime.log_access(Op::FdWait, turn.flags() | failed, pc, access, result.unsigned_abs() as u64);
     if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
 }

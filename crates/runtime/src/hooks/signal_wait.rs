@@ -32,7 +32,7 @@ extern "C-unwind" fn take(
     let set = set & !only(libc::SIGKILL) & !only(libc::SIGSTOP);
     let turn = match wait_limit {
         WaitLimit::None => {
-            runtime.turn(Op::SigWait, 0, pc);
+            runtime.try_turn(Op::SigWait, 0, pc);
             Turn::Go
         }
         WaitLimit::Until(deadline) => runtime.wait_turn(Pending {

@@ -93,7 +93,7 @@ pub(super) fn join(
     };
     match wait_limit {
         WaitLimit::None => {
-            runtime.turn(Op::Join, 0, pc);
+            runtime.try_turn(Op::Join, 0, pc);
             if !runtime.state.thread(target).ended {
                 runtime.log(Op::Join, Flags::FAILED, pc, 0, target.0.into());
                 return (libc::EBUSY, nothing, false);

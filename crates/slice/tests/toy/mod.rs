@@ -58,6 +58,7 @@ impl Toy {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site: SiteIx(0),
+            context: 0,
             size: 0,
             addr: 0x9000,
             value: 1,

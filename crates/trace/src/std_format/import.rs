@@ -11,7 +11,7 @@ use std::{
 };
 use unsnarl_model::{
     Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace, waker_field,
+    ThreadId, ThreadIx, Trace,
 };
 use unsnarl_semantics::{
     Machine,
@@ -192,7 +192,8 @@ impl<'a, S: Sink> Importer<'a, S> {
             flags: Flags::NONE,
             order: Order::Relaxed,
             site,
-            size: u32::from(Op::is_plain_access(op)),
+            context: 0,
+            size: u64::from(Op::is_plain_access(op)),
             addr,
             value,
         };
@@ -356,10 +357,12 @@ impl<'a, S: Sink> Importer<'a, S> {
             flags: if woken_by.is_some() { Flags::NONE } else { Flags::SPURIOUS },
             order: Order::Relaxed,
             site,
-            size: waker_field(woken_by),
+            context: 0,
+            size: 0,
             addr: on,
             value: on,
-        };
+        }
+        .with_waker(woken_by);
         self.push(event, line)
     }
 
@@ -384,6 +387,7 @@ impl<'a, S: Sink> Importer<'a, S> {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             program_warnings: Vec::new(),
+            native: false,
             races: Vec::new(),
             counterfactuals: Vec::new(),
             callers: Vec::new(),

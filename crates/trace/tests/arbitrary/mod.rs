@@ -194,16 +194,19 @@ fn need() -> impl Strategy<Value = Counterfactual> {
 
 fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
     (
-        (thread_ix(threads), op(), any::<u8>(), select(Order::ALL), 0..sites, any::<u32>()),
+        (thread_ix(threads), op(), any::<u16>(), select(Order::ALL), 0..sites),
+        prop_oneof![4 => Just(0), 1 => any::<u32>()],
+        prop_oneof![0..100_u64, any::<u64>()],
         prop_oneof![0..100_u64, any::<u64>()],
         prop_oneof![0..100_u64, any::<u64>()],
     )
-        .prop_map(|((thread, op, flags, order, site, size), addr, value)| Event {
+        .prop_map(|((thread, op, flags, order, site), context, size, addr, value)| Event {
             thread,
             op,
             flags: Flags(flags),
             order,
             site: SiteIx(site),
+            context,
             size,
             addr,
             value,
@@ -227,7 +230,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
             }),
             outcome(threads, modules),
             (
-                (vec(warning(threads, modules), 0..3), vec(text(), 0..3)),
+                (vec(warning(threads, modules), 0..3), vec(text(), 0..3), any::<bool>()),
                 vec(race(threads, modules), 0..3),
                 vec(need(), 0..3),
                 vec((any::<u64>(), text()), 0..3),
@@ -242,7 +245,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     mut threads,
                     (sites, events),
                     outcome,
-                    ((warnings, program_warnings), races, counterfactuals, names),
+                    ((warnings, program_warnings, native), races, counterfactuals, names),
                     output,
                 )| {
                     threads[0].id = ThreadId::main();
@@ -261,6 +264,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         outcome,
                         warnings,
                         program_warnings,
+                        native,
                         races,
                         counterfactuals,
                         names,

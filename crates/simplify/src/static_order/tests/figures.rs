@@ -6,9 +6,9 @@ use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
 const FREE: Rules = Rules { environment: false, hides_sole_accesses: false, end: false };
 
-fn access(thread: u16, op: Op, addr: u64, size: u32) -> Event {
+fn access(thread: u16, op: Op, addr: u64, size: u64) -> Event {
     let (flags, order) = (Flags::NONE, Order::Relaxed);
-    Event { thread: ThreadIx(thread), op, flags, order, site: SiteIx(0), size, addr, value: 0 }
+    Event { thread: ThreadIx(thread), op, flags, order, site: SiteIx(0), context: 0, size, addr, value: 0 }
 }
 
 /// SimTrace's figure 1: a1 → b2, c1 → b2, b1 → a2, b1 → c2; threads a, b, c are 0, 1, 2.

@@ -32,6 +32,7 @@ fn event(threads: u16) -> impl Strategy<Value = Event> {
                 flags,
                 order: Order::SeqCst,
                 site: SiteIx(site),
+                context: 0,
                 size,
                 addr,
                 value,

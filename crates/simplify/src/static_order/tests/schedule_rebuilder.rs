@@ -54,6 +54,7 @@ fn trace(events: Vec<Event>, warned: Vec<(u64, u16)>, waits: Vec<(u16, u64)>) ->
     });
     Trace {
         program_warnings: Vec::new(),
+        native: false,
         program: Program::default(),
         modules: Vec::new(),
         plan: Plan::default(),

@@ -4,7 +4,7 @@ use crate::{
     BarrierOp, CondOp, DescriptorOp, FutexOp, MemoryOp, MutexOp, OnceOp, OpResult, RwLockOp, SchedulingOp,
     SemaphoreOp, SignalOp, ThreadOp,
 };
-use unsnarl_model::{Event, Op, SiteIx, ThreadIx};
+use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
 
 /// An event with its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub struct Step {
     pub operation: Operation,
     /// How it ended.
     pub result: OpResult,
+    flags: Flags,
 }
 
 /// A visible operation, by the kind of object that it acts on. Each family has its own file, which defines
@@ -58,7 +59,22 @@ impl Step {
     pub fn decode(event: &Event, number: u64) -> Self {
         let result = OpResult::of(event);
         let operation = Operation::decode(event);
-        Self { thread: event.thread, number, site: event.site, operation, result }
+        Self { thread: event.thread, number, site: event.site, operation, result, flags: event.flags }
+    }
+
+    /// Returns whether the operation does not wait without limit: it has a deadline, or it is a try.
+    #[must_use]
+    #[inline]
+    pub const fn bounded(&self) -> bool {
+        self.flags.has(Flags::BOUNDED)
+    }
+
+    /// Returns whether the operation was executed inside an undivided region: no other thread could run, unless
+    /// this one had to wait.
+    #[must_use]
+    #[inline]
+    pub const fn undivided(&self) -> bool {
+        self.flags.has(Flags::UNDIVIDED)
     }
 
     /// Returns whether the operation took effect.

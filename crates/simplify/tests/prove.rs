@@ -3,7 +3,7 @@
 mod toy;
 
 use proptest::prelude::*;
-use toy::{InMemory, Program, failing, programs};
+use toy::{InMemory, Ins, Program, failing, programs};
 use unsnarl_model::{
     Fidelity, OutcomeKind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
 };
@@ -130,6 +130,20 @@ fn non_minimal_trace_yields_a_better_one() {
     assert!(Cost::of(&start.events).switches > 2);
     let found = minimum(&program, &start).expect("a small program");
     assert_eq!(Cost::of(&found.events).switches, 2);
+}
+
+#[test]
+fn timed_lock_that_is_held_is_not_known_to_wait() {
+    let holder = vec![Ins::Add(0, 1), Ins::Lock(0), Ins::Add(0, 1), Ins::Unlock(0), Ins::Add(0, 1)];
+    // A thread that got the lock goes on behind the failure.
+    let impatient =
+        vec![Ins::TimedLock(0), Ins::Unless(1, 4), Ins::Add(1, 1), Ins::Fail("late"), Ins::Unlock(0)];
+    let program = Program::bare(vec![holder, impatient]);
+    let needs_more = |trace: &Trace| trace.outcome.is_failure() && Cost::of(&trace.events).switches > 1;
+    let start = (0..1000).map(|seed| toy::record(&program, seed)).find(needs_more).expect("a failing run");
+    let found = minimum(&program, &start).expect("a small program");
+    assert_eq!(Some(Cost::of(&found.events)), least(&program, &start.signature(), 10_000));
+    assert_eq!(Cost::of(&found.events).switches, 1, "the lock times out while it is held");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Compares the runtime's own model of synchronisation with the one that the analyses use, event by event: before each
 //! event, both must agree on which threads could run.
 
-use unsnarl_model::{EnabledThreads, Event, Op, Trace};
-use unsnarl_semantics::{Contradiction, Enabled, Machine, OpResult, Operation, Step};
+use unsnarl_model::{EnabledThreads, Event, Op, ThreadIx, Trace};
+use unsnarl_semantics::{Contradiction, Enabled, Machine, OpResult, Operation, Step, ThreadOp};
 
 /// The number of comparisons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,44 @@ fn is_unknown(step: &Step) -> bool {
         || matches!(step.result, OpResult::Cancelled | OpResult::Interrupted)
 }
 
+/// Returns whether the running thread was the only choice because it is in an undivided region. `step` is its next one.
+/// It must have been, unless it had to wait, yields or spins.
+fn is_sole_runner(machine: &Machine, step: &Step, choices: EnabledThreads) -> Result<bool, String> {
+    let bit = 1 << step.thread.index();
+    if !step.undivided() {
+        return Ok(false);
+    }
+    let is_alone = choices.can_run == bit && choices.yields == 0;
+    let must_be = machine.enabled(step) == Enabled::Yes && !is_unknown(step) && choices.yields & bit == 0;
+    if must_be && !is_alone {
+        return Err(format!("others than {:?} could run: {:#b}", step.thread, choices.can_run));
+    }
+    Ok(is_alone)
+}
+
+/// Returns whether the operation may be a try, which the runtime takes for ready. Joins have no operation for tries, and
+/// one that succeeded does not show if it had a deadline.
+fn may_be_try(step: &Step) -> bool {
+    let is_join = matches!(step.operation, Operation::Thread(ThreadOp::Join { .. }));
+    is_join && step.result != OpResult::TimedOut
+}
+
+/// Returns whether the runtime agrees with the machine about a thread's next operation; `None` if the events do not
+/// show it.
+fn agree(machine: &Machine, step: &Step, choices: EnabledThreads, takes_signals: bool) -> Option<bool> {
+    let bit = 1 << step.thread.index();
+    let (runs, by_time) = (choices.can_run & bit != 0, choices.yields & bit != 0);
+    match machine.enabled(step) {
+        _ if is_unknown(step) => None,
+        Enabled::Yes => Some(runs),
+        Enabled::IfTimePasses => Some(runs && (by_time || may_be_try(step))),
+        // Any thread may take a signal that was sent to the process.
+        Enabled::No { .. } if runs && takes_signals => None,
+        Enabled::No { .. } => Some(!runs),
+        Enabled::Unknown => None,
+    }
+}
+
 /// Compares the threads that could run by the runtime with those that could run by the events.
 pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compared, String> {
     let mut compared = Compared::default();
@@ -29,36 +67,39 @@ pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compa
     }
     let takes_signals = trace.events.iter().any(|event| matches!(event.op, Op::SigHandle | Op::SigWait));
     let mut machine = Machine::before(&trace.events);
-    for (at, (event, choices)) in trace.events.iter().zip(choices).enumerate() {
-        for thread in next.iter().take(64) {
-            let Some(&pending) = thread.last() else { continue };
-            let step = machine.decode(&trace.events[pending]);
-            let bit = 1 << step.thread.index();
-            let (runs, by_time) = (choices.can_run & bit != 0, choices.yields & bit != 0);
-            let agree = match machine.enabled(&step) {
-                _ if is_unknown(&step) => None,
-                Enabled::Yes => Some(runs),
-                Enabled::IfTimePasses => Some(runs && by_time),
-                // Any thread may take a signal that was sent to the process.
-                Enabled::No { .. } if runs && takes_signals => None,
-                // It might have timed out instead.
-                Enabled::No { .. } => Some(!runs || by_time),
-                Enabled::Unknown => None,
+    let mut running = ThreadIx::MAIN;
+    for (at, (event, &choices)) in trace.events.iter().zip(choices).enumerate() {
+        let context = |reason: String| format!("before event {at} ({event:?}), {reason}");
+        let pending = |thread: &Vec<usize>| {
+            let number = *thread.last()?;
+            Some((number, machine.decode(&trace.events[number])))
+        };
+        let sole_runner = match pending(&next[running.index()]).filter(|_| running.index() < 64) {
+            Some((_, step)) => is_sole_runner(&machine, &step, choices).map_err(context)?,
+            None => false,
+        };
+        for (number, step) in next.iter().take(64).filter_map(pending) {
+            let agree = if sole_runner && step.thread != running {
+                Some(true)
+            } else {
+                agree(&machine, &step, choices, takes_signals)
             };
             match agree {
                 Some(true) => compared.same += 1,
                 None => compared.unknown += 1,
                 Some(false) => {
-                    return Err(format!(
-                        "before event {at} ({event:?}), thread {} {}: {:?} for event {pending} ({:?})",
+                    let runs = choices.can_run & 1 << step.thread.index() != 0;
+                    return Err(context(format!(
+                        "thread {} {}: {:?} for event {number} ({:?})",
                         trace.thread_id(step.thread),
                         if runs { "could run" } else { "could not run" },
                         machine.enabled(&step),
                         step.operation,
-                    ));
+                    )));
                 }
             }
         }
+        running = event.thread;
         next[event.thread.index()].pop();
         executed(&mut machine, event)?;
     }
@@ -68,7 +109,7 @@ pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compa
 /// Executes an event, which must be possible.
 fn executed(machine: &mut Machine, event: &Event) -> Result<(), String> {
     let step = machine.decode(event);
-    if let Enabled::No { by } = machine.enabled(&step) {
+    if let Enabled::No { by } = machine.enabled_with_result(&step) {
         return Err(format!(
             "event {} {:?} happened although blocked by {by:?}",
             step.number, step.operation

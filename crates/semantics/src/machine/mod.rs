@@ -72,6 +72,18 @@ pub enum Blocker {
     NotCreated,
 }
 
+impl Blocker {
+    /// Returns whether an operation with a deadline ends in spite of the obstacle once the deadline has passed.
+    const fn yields_to_time(self, operation: &Operation) -> bool {
+        match self {
+            // However a wait on a condition variable ends, the mutex must be acquired again.
+            Self::Holder(_) => !matches!(operation, Operation::Cond(_)),
+            Self::NotCreated => false,
+            _ => true,
+        }
+    }
+}
+
 impl Machine {
     /// Builds the state before the first event of a run with these properties.
     #[must_use]
@@ -149,9 +161,21 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns whether the operation could be executed next, with this result.
+    /// Returns whether the operation could be executed next, with any result. One that does not wait without limit
+    /// can, if time passes.
     #[must_use]
     pub fn enabled(&self, step: &Step) -> Enabled {
+        match self.enabled_with_result(step) {
+            Enabled::No { by } if step.bounded() && by.yields_to_time(&step.operation) => {
+                Enabled::IfTimePasses
+            }
+            other => other,
+        }
+    }
+
+    /// Returns whether the operation could be executed next, with the result that it had.
+    #[must_use]
+    pub fn enabled_with_result(&self, step: &Step) -> Enabled {
         let Step { thread, result, .. } = *step;
         if !self.has_begun(thread) {
             return Enabled::No { by: Blocker::NotCreated };
@@ -250,5 +274,44 @@ impl Machine {
     /// that it took in the run.
     pub(crate) fn can_be_woken(&self, thread: ThreadIx, waker: Option<u64>) -> bool {
         self.wait_queues.can_be_woken(thread, waker, self.events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::Flags;
+
+    const MUTEX: u64 = 0x10;
+    const COND: u64 = 0x20;
+
+    fn event(thread: u16, op: Op, addr: u64) -> Event {
+        Event { addr, value: 1, ..Event::new(ThreadIx(thread), op) }
+    }
+
+    fn bounded(event: Event) -> Event {
+        Event { flags: event.flags | Flags::BOUNDED, ..event }
+    }
+
+    #[test]
+    fn operation_with_a_deadline_is_blocked_only_until_time_passes() {
+        let lock = event(1, Op::Lock, MUTEX);
+        let machine = Machine::after(&[event(0, Op::Lock, MUTEX)]);
+        let held = Enabled::No { by: Blocker::Holder(ThreadIx::MAIN) };
+        assert_eq!(machine.enabled(&machine.decode(&lock)), held);
+        let timed = machine.decode(&bounded(lock));
+        assert_eq!(machine.enabled(&timed), Enabled::IfTimePasses);
+        assert_eq!(machine.enabled_with_result(&timed), held, "it got the lock");
+    }
+
+    #[test]
+    fn wait_with_a_deadline_needs_its_mutex() {
+        let wait = Event { value: MUTEX, ..event(1, Op::CondWait, COND) };
+        let wake = bounded(Event { value: MUTEX, ..event(1, Op::CondWake, COND) });
+        let mut machine = Machine::after(&[event(1, Op::Lock, MUTEX), wait]);
+        assert_eq!(machine.enabled(&machine.decode(&wake)), Enabled::IfTimePasses);
+        machine.follow(&event(0, Op::Lock, MUTEX));
+        let held = Enabled::No { by: Blocker::Holder(ThreadIx::MAIN) };
+        assert_eq!(machine.enabled(&machine.decode(&wake)), held);
     }
 }

@@ -9,7 +9,7 @@ use unsnarl_semantics::{Enabled, Machine};
 pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<usize> {
     let mut machine = Machine::before(executed);
     events.iter().position(|event| {
-        let is_impossible = matches!(machine.enabled(&machine.decode(event)), Enabled::No { .. });
+        let is_impossible = matches!(machine.enabled_with_result(&machine.decode(event)), Enabled::No { .. });
         machine.follow(event);
         is_impossible
     })

@@ -248,6 +248,7 @@ impl<'p> Machine<'p> {
             }
             (_, Some(ins)) => match ins {
                 Ins::Lock(lock) => (self.is_free(lock), false),
+                Ins::TimedLock(lock) => (self.is_free(lock), true),
                 Ins::ReadLock(lock) => (!self.writers.contains_key(&lock), false),
                 Ins::WriteLock(lock) => (self.lets_write(lock), false),
                 Ins::SemWait(s) => (self.count(s) > 0, false),
@@ -316,7 +317,9 @@ impl<'p> Machine<'p> {
                     None => self.wake_up(cond, arrival).map(|at| self.wake_ups.remove(at).event),
                 };
                 self.locks.insert(lock, thread);
-                let flags = if by_timeout { Flags::TIMED_OUT } else { Flags::NONE };
+                let timed = matches!(self.ins(thread), Some(Ins::TimedWait(..)));
+                let bounded = if timed { Flags::BOUNDED } else { Flags::NONE };
+                let flags = if by_timeout { bounded | Flags::TIMED_OUT } else { bounded };
                 self.log(thread, Op::CondWake, flags, cond_addr(cond), lock_addr(lock));
                 if let Some(event) = self.events.last_mut() {
                     *event = event.with_waker(waker);
@@ -365,6 +368,15 @@ impl<'p> Machine<'p> {
             Ins::Lock(lock) => {
                 self.locks.insert(lock, thread);
                 self.log(thread, op, Flags::NONE, lock_addr(lock), 1);
+            }
+            Ins::TimedLock(lock) => {
+                let free = self.is_free(lock);
+                if free {
+                    self.locks.insert(lock, thread);
+                }
+                let flags = if free { Flags::BOUNDED } else { Flags::BOUNDED | Flags::TIMED_OUT };
+                self.log(thread, op, flags, lock_addr(lock), free.into());
+                register = Some((!free).into());
             }
             Ins::TryLock(lock) => {
                 let free = self.is_free(lock);
@@ -542,7 +554,7 @@ impl<'p> Machine<'p> {
     fn waits_for(&self, thread: usize) -> (u64, Vec<ThreadIx>) {
         let owner = |t: usize| vec![ThreadIx(t as u16)];
         match self.ins(thread) {
-            Some(Ins::Lock(lock)) => {
+            Some(Ins::Lock(lock) | Ins::TimedLock(lock)) => {
                 (lock_addr(lock), self.locks.get(&lock).map_or(Vec::new(), |&t| owner(t)))
             }
             Some(Ins::Wait(cond, _) | Ins::TimedWait(cond, _)) => (cond_addr(cond), Vec::new()),
@@ -631,7 +643,7 @@ fn op_of(ins: Ins) -> Op {
         Ins::Read(_) => Op::Read,
         Ins::Write(..) => Op::Write,
         Ins::Add(..) => Op::AtomicRmw,
-        Ins::Lock(_) => Op::Lock,
+        Ins::Lock(_) | Ins::TimedLock(_) => Op::Lock,
         Ins::Unlock(_) => Op::Unlock,
         Ins::TryLock(_) => Op::TryLock,
         Ins::ReadLock(_) => Op::ReadLock,

@@ -22,6 +22,8 @@ pub(crate) enum Ins {
     Add(u8, i64),
     Lock(u8),
     Unlock(u8),
+    /// Locks unless a timeout expires first; the register is 1 if it expired.
+    TimedLock(u8),
     /// The register is 1 if it succeeded.
     TryLock(u8),
     ReadLock(u8),

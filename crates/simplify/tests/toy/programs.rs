@@ -119,6 +119,7 @@ fn piece() -> impl Strategy<Value = Vec<Ins>> {
             between(Ins::Lock(l), nested, Ins::Unlock(l))
         }),
         1 => (0..2u8).prop_map(|l| vec![Ins::TryLock(l), Ins::Unless(1, 4), Ins::Add(2, 1), Ins::Unlock(l)]),
+        1 => (0..2u8).prop_map(|l| vec![Ins::TimedLock(l), Ins::Unless(0, 4), Ins::Add(2, 1), Ins::Unlock(l)]),
         1 => some().prop_map(move |inner| between(Ins::ReadLock(0), inner, Ins::RwUnlock(0))),
         1 => some().prop_map(move |inner| between(Ins::WriteLock(0), inner, Ins::RwUnlock(0))),
         1 => Just(vec![Ins::TryWriteLock(0), Ins::Unless(1, 4), Ins::Add(1, 1), Ins::RwUnlock(0)]),

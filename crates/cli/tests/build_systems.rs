@@ -282,5 +282,5 @@ fn unsupported_builds_are_rejected_with_the_reason() {
         "cannot be combined with unsnarl",
     );
     is_refused(&directory, &["cc", "-c", "missing.c"], "missing.c");
-    is_refused(&directory, &["cargo", "install"], "build, run and test");
+    is_refused(&directory, &["cargo", "install"], "use build, run or test");
 }

@@ -49,10 +49,11 @@ pub(crate) fn trace(
                 flags: raw.flags(),
                 order: raw.order(),
                 site: places.intern(raw.pc()),
-                context: raw.context(),
+                // The runtime does not record calling contexts yet.
+                context: 0,
                 size: raw.size(),
                 addr: raw.addr,
-                value: raw.value,
+                value: raw.value(),
             })
         })
         .collect();

@@ -47,7 +47,7 @@ pub fn data_limit() -> Option<u64> {
 /// Checks that the limit on data leaves room for this process.
 ///
 /// # Errors
-/// If it does not.
+/// Returns an error if it does not.
 pub fn check_data_limit() -> Result<(), Error> {
     const NEEDED: u64 = 64 << 20;
     data_limit().filter(|&limit| limit < NEEDED).map_or(Ok(()), |limit| Err(Error::Data(limit >> 10)))

@@ -14,7 +14,7 @@ pub struct Flaw {
     pub reason: FlawReason,
 }
 
-/// Why a trace is unfit for prediction.
+/// The reason why a trace is unfit for prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlawReason {
     /// An event contradicts the earlier ones.

@@ -81,10 +81,10 @@ impl ConflictMonitor {
             flags: raw.flags(),
             order: raw.order(),
             site: SiteIx(0),
-            context: raw.context(),
+            context: 0,
             size: raw.size(),
             addr: raw.addr,
-            value: raw.value,
+            value: raw.value(),
         };
         let access = Access {
             thread: event.thread,

@@ -2,7 +2,7 @@
 
 use crate::{Operation, Step};
 
-/// How a lock is held.
+/// The mode in which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
     /// By readers, which do not exclude each other.
@@ -19,14 +19,14 @@ pub enum Holding {
     Acquired {
         /// The lock's address.
         lock: u64,
-        /// How it is held.
+        /// The mode in which it is held.
         mode: LockMode,
     },
     /// The thread released the lock. A reader may hold it still: read locks have no depth.
     Released {
         /// The lock's address.
         lock: u64,
-        /// How it was held.
+        /// The mode in which it was held.
         mode: LockMode,
     },
 }

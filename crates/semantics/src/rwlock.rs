@@ -48,7 +48,7 @@ pub enum RwLockOp {
     Unlock {
         /// The lock's address.
         lock: u64,
-        /// How it was held.
+        /// The mode in which it was held.
         mode: LockMode,
     },
 }

@@ -17,7 +17,7 @@ pub struct Step {
     pub site: SiteIx,
     /// The executed operation.
     pub operation: Operation,
-    /// How it ended.
+    /// The result of the operation.
     pub result: OpResult,
     flags: Flags,
 }

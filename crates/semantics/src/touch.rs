@@ -53,7 +53,7 @@ impl SharedObject {
     }
 }
 
-/// How a resource is touched.
+/// The kind of an access to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
     /// Two reads commute.

@@ -27,7 +27,7 @@ pub enum Section {
     Callers,
     /// Warnings about the whole program; not before format 8.
     ProgramWarnings,
-    /// How the run was recorded; not before format 10.
+    /// The way the run was recorded; not before format 10.
     Recording,
     /// A chunk of events.
     Events,

@@ -46,7 +46,7 @@ impl Upgrade {
     }
 }
 
-/// What earlier events say about the objects of later ones.
+/// Facts from earlier events about the objects of later ones.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectState {
     /// The mutex that a thread released for a wait on a condition variable.

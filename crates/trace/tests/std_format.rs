@@ -128,10 +128,10 @@ T1|fork(T2)|7
     assert_eq!(
         notes(&imported),
         [
-            "line 2: T1 takes lock L, which it holds already",
-            "line 4: T2 takes lock L, which T1 holds",
+            "line 2: T1 acquires lock L, which it already holds",
+            "line 4: T2 acquires lock L, which T1 holds",
             "line 7: T1 releases lock L, which it does not hold",
-            "line 8: T1 forks T2, which exists already",
+            "line 8: T1 forks T2, which already exists",
         ]
     );
     assert_eq!(
@@ -161,7 +161,7 @@ fn malformed_line_is_an_error_with_its_number() {
     let chain: String = (0..2000).map(|n| format!("T{n}|fork(T{})|0\n", n + 1)).collect();
     assert_eq!(
         error(chain.as_bytes()),
-        "line 1025 forks too deep: unsnarl takes 1024 generations of threads; correct or remove it"
+        "line 1025 forks deeper than the 1024 generations of threads that unsnarl supports; correct or remove it"
     );
 }
 

@@ -1,4 +1,4 @@
-//! An event as the target writes it: five words.
+//! An event as the target writes it: four words, half a cache line.
 
 use unsnarl_model::{Flags, Op, Order, ThreadIx, Waker};
 
@@ -11,15 +11,18 @@ use unsnarl_model::{Flags, Op, Order, ThreadIx, Waker};
 pub struct RawEvent {
     /// Return address (48 bits), operation (8), memory order (8).
     op_bits: u64,
-    /// Thread (16 bits), flags (16), calling context (32).
+    /// Thread (16 bits), flags (16), size (32).
     thread_bits: u64,
     /// The object.
     pub addr: u64,
-    /// See [`unsnarl_model::Event::size`].
-    size: u64,
-    /// See [`Op`].
-    pub value: u64,
+    /// See [`Op`]; for a large access its size, because such a value is not recorded.
+    value: u64,
 }
+
+/// The size of all accesses and blocks that are at least as large.
+const LARGE: u64 = u32::MAX as u64;
+
+const SIZE: u32 = 32;
 
 const PC: u64 = (1 << 48) - 1;
 
@@ -32,16 +35,15 @@ impl RawEvent {
             op_bits: (pc & PC) | (op as u64) << 48,
             thread_bits: thread.0 as u64 | (flags.0 as u64) << 16,
             addr,
-            size: 0,
             value,
         }
     }
 
-    /// Adds the size and memory order of an access.
+    /// Adds the size and memory order of an access, which had none before.
     #[must_use]
     #[inline]
     pub const fn access(self, size: u64, order: Order) -> Self {
-        Self { op_bits: self.op_bits | (order as u64) << 56, size, ..self }
+        Self { op_bits: self.op_bits | (order as u64) << 56, ..self.with_size(size) }
     }
 
     /// Adds the event that caused this one, if there was one. See [`unsnarl_model::Event::waker`].
@@ -51,18 +53,12 @@ impl RawEvent {
         self.with_size(Waker::new(waker).word())
     }
 
-    /// Replaces the size.
+    /// Adds the size, which was 0 before.
     #[must_use]
     #[inline]
     pub const fn with_size(self, size: u64) -> Self {
-        Self { size, ..self }
-    }
-
-    /// Adds the calling context, which was 0 before.
-    #[must_use]
-    #[inline]
-    pub const fn in_context(self, context: u32) -> Self {
-        Self { thread_bits: self.thread_bits | (context as u64) << 32, ..self }
+        let (short, value) = if size < LARGE { (size, self.value) } else { (LARGE, size) };
+        Self { thread_bits: self.thread_bits | short << SIZE, value, ..self }
     }
 
     /// Adds these flags.
@@ -102,16 +98,20 @@ impl RawEvent {
         Order::from_number((self.op_bits >> 56) as u8).unwrap_or(Order::SeqCst)
     }
 
-    /// Returns the calling context; 0 if it was not recorded.
-    #[must_use]
-    pub const fn context(&self) -> u32 {
-        (self.thread_bits >> 32) as u32
-    }
-
     /// Returns the number of bytes accessed; for other operations see [`unsnarl_model::Event::size`].
     #[must_use]
     pub const fn size(&self) -> u64 {
-        self.size
+        if self.is_large() { self.value } else { self.thread_bits >> SIZE }
+    }
+
+    /// Returns the value, see [`Op`]; 0 if it was not recorded.
+    #[must_use]
+    pub const fn value(&self) -> u64 {
+        if self.is_large() { 0 } else { self.value }
+    }
+
+    const fn is_large(&self) -> bool {
+        self.thread_bits >> SIZE == LARGE
     }
 }
 
@@ -123,19 +123,25 @@ mod tests {
     fn events_round_trip() {
         let (early, late) = (Flags::PREEMPTS | Flags::FAILED, Flags::FOREIGN | Flags::BOUNDED);
         let event = RawEvent::new(ThreadIx(u16::MAX), Op::AtomicCas, early, 0x7fff_1234_5678, 0x1000, 42)
-            .access(1 << 40, Order::AcqRel)
-            .in_context(u32::MAX)
+            .access(8, Order::AcqRel)
             .with(late);
-        assert_eq!((event.pc(), event.addr, event.value), (0x7fff_1234_5678, 0x1000, 42));
+        assert_eq!((event.pc(), event.addr, event.value()), (0x7fff_1234_5678, 0x1000, 42));
         assert_eq!((event.op(), event.flags()), (Some(Op::AtomicCas), early | late));
-        assert_eq!((event.thread(), event.context()), (ThreadIx(u16::MAX), u32::MAX));
-        assert_eq!((event.order(), event.size()), (Order::AcqRel, 1 << 40));
-        assert_eq!(size_of::<RawEvent>(), 40);
+        assert_eq!((event.thread(), event.order(), event.size()), (ThreadIx(u16::MAX), Order::AcqRel, 8));
+        assert_eq!(size_of::<RawEvent>(), 32);
+    }
+
+    #[test]
+    fn large_sizes_are_kept() {
+        for size in [0, 1, LARGE - 1, LARGE, LARGE + 1, u64::MAX] {
+            let event = RawEvent::default().with_size(size);
+            assert_eq!((event.size(), event.value()), (size, 0));
+        }
     }
 
     #[test]
     fn every_waker_is_kept() {
-        for waker in [None, Some(0), Some(1 << 40)] {
+        for waker in [None, Some(0), Some(1 << 30)] {
             let event = RawEvent::default().woken_by(waker);
             assert_eq!(Waker::from_word(event.size()).event(), waker);
         }

@@ -13,9 +13,9 @@ use unsnarl_model::ThreadIx;
 pub struct Hold {
     /// The thread.
     pub thread: ThreadIx,
-    /// How it holds the lock.
+    /// The mode in which it holds the lock.
     pub mode: LockMode,
-    /// How many times it has acquired the lock.
+    /// The number of times that it has acquired the lock.
     pub depth: u64,
     /// The number of the event that acquired it first.
     pub since: u64,
@@ -28,7 +28,7 @@ pub enum LockChange {
     Acquired {
         /// The lock's address.
         lock: u64,
-        /// How it is held.
+        /// The mode in which it is held.
         mode: LockMode,
         /// True if the thread would not have waited for it.
         attempt: bool,
@@ -44,7 +44,7 @@ pub enum LockChange {
     Refused {
         /// The lock's address.
         lock: u64,
-        /// How it was to be held.
+        /// The requested mode.
         mode: LockMode,
     },
 }

@@ -121,7 +121,7 @@ impl Machine {
     /// Executes an operation.
     ///
     /// # Errors
-    /// If it cannot have happened now. The state is then as close to the operation's effect as possible.
+    /// Returns an error if it cannot have happened now. The state is then as close to the operation's effect as possible.
     pub fn apply(&mut self, step: &Step) -> Result<(), Contradiction> {
         self.apply_with(step, &mut |_| {})
     }
@@ -135,7 +135,7 @@ impl Machine {
     /// Executes an operation and emits the changes of locks.
     ///
     /// # Errors
-    /// If it cannot have happened now.
+    /// Returns an error if it cannot have happened now.
     pub fn apply_with(
         &mut self,
         step: &Step,

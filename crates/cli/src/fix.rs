@@ -15,8 +15,9 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_fix::{Build, FixCheck, FixVerdict, MissReason, MissedPreemption};
-use unsnarl_model::{ObjectKind, Op, OutcomeKind, Places, Plan, Points, Program, Trace};
+use unsnarl_model::{Op, OutcomeKind, Places, Plan, Points, Program, Trace};
 use unsnarl_report::{Names, ProgramNames, operation_text, preemption_text};
+use unsnarl_semantics::Operation;
 use unsnarl_symbols::Symbols;
 
 /// Tries the schedule of a recorded failure on the program at this path.
@@ -137,12 +138,11 @@ impl Build for RebuiltProgram<'_> {
 fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
     let mut known = HashMap::new();
     let mut label = |event: &unsnarl_model::Event| {
-        *known.entry((event.op as u8, event.site, event.addr)).or_insert_with(|| {
+        let operation = Operation::decode(event);
+        let object = operation.object().or_else(|| operation.bytes().map(|bytes| bytes.first));
+        *known.entry((event.op as u8, event.site, object)).or_insert_with(|| {
             let function = names.place(trace.site(event)).function.unwrap_or_default();
-            let on = match event.op.object_kind() {
-                None | Some(ObjectKind::Thread) => None,
-                Some(_) => names.variable(event.addr),
-            };
+            let on = object.and_then(|object| names.variable(object));
             fingerprint(&[event.op.name(), &function, on.as_deref().unwrap_or_default()])
         })
     };

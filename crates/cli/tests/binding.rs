@@ -158,7 +158,7 @@ fn plugin_with_unresolved_symbol_is_opened_without_a_call_of_dlerror() {
         assert_eq!(stdout, native);
         let warning = "bound at their first call, because ./libplugin.so: undefined symbol: missing";
         assert_eq!(said.contains(warning), warns, "{said}");
-        // A function that a program looks for in vain is no reason for lazy binding.
+        // A function that a program does not find is no reason for lazy binding.
         assert_eq!(said.contains("bound at their first call"), warns, "{said}");
         let report = place.json(0, &["replay", "t.snarl", "--json"]);
         assert_eq!(report["identical"], true, "{report}");

@@ -88,8 +88,8 @@ impl<M: ShadowMemory> Detector<M> {
             Operation::Memory(MemoryOp::Alloc(block)) => self.forget(block.first, block.len),
             Operation::Memory(MemoryOp::Free(block)) => self.free(&watched(event, *block, tag), found),
             _ => {
-                if competes(event.op) {
-                    self.compete(event, tag, found);
+                if let Some(object) = step.operation.object().filter(|_| competes(event.op)) {
+                    self.compete((event.thread, event.op, object), tag, found);
                 }
                 self.locksets.step(&step);
                 self.order.step(&step);
@@ -201,20 +201,25 @@ impl<M: ShadowMemory> Detector<M> {
     }
 
     /// Compares an operation on a lock or similar object with earlier ones.
-    fn compete(&mut self, event: &Event, tag: u64, mut found: impl FnMut(FoundConflict)) {
-        let when = self.moment(event.thread);
-        let new = ShadowCell::new(event.op, 1, false, tag, when);
+    fn compete(
+        &mut self,
+        (thread, op, object): (ThreadIx, Op, u64),
+        tag: u64,
+        mut found: impl FnMut(FoundConflict),
+    ) {
+        let when = self.moment(thread);
+        let new = ShadowCell::new(op, 1, false, tag, when);
         let Self { order, objects, .. } = self;
-        let cells = objects.entry(event.addr).or_default();
+        let cells = objects.entry(object).or_default();
         for cell in cells.iter() {
-            if cell.thread() != event.thread
-                && compete(cell.op(), event.op)
-                && !order.before_without_locks(cell.when.epoch(), event.thread)
+            if cell.thread() != thread
+                && compete(cell.op(), op)
+                && !order.before_without_locks(cell.when.epoch(), thread)
             {
-                found(FoundConflict { kind: ConflictKind::Contention, first: *cell, addr: event.addr });
+                found(FoundConflict { kind: ConflictKind::Contention, first: *cell, addr: object });
             }
         }
-        cells.retain(|cell| cell.thread() != event.thread || cell.tag() != tag);
+        cells.retain(|cell| cell.thread() != thread || cell.tag() != tag);
         cells.push(new);
     }
 }

@@ -323,7 +323,7 @@ impl CauseWriter<'_> {
             tail.iter().enumerate().rev().find_map(|(at, event)| Some((at, event, read_by(event)?)))?;
         let again = |e: &&Event| {
             e.thread == event.thread
-                && read_by(e).is_some_and(|other| (other.range, other.value) == (read.range, read.value))
+                && read_by(e).is_some_and(|again| (again.range, again.value) == (read.range, read.value))
         };
         if tail.iter().filter(again).count() < 3 {
             return None;

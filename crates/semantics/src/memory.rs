@@ -1,4 +1,4 @@
-//! Memory: plain and atomic accesses, fences, allocation.
+//! Memory. Plain and atomic accesses, fences, allocation.
 //!
 //! | operation | enabled | effect | touches | happens-before |
 //! | --- | --- | --- | --- | --- |

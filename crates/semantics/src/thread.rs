@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | start | the thread was created | none | reads its life | after its creation |
 //! | end | always | releases its robust locks | writes its life, and each lock it holds | before its join |
-//! | exit | always | the program ends | nothing | none |
+//! | exit | always | the program ends | keeps its position among all events | none |
 //! | create | always | the thread exists | writes the numbering of threads and the new thread's life | before the thread's start |
 //! | join | the thread has ended | the thread is gone | writes its life; reads it if it failed | after the thread's end |
 //! | detach | always | none | writes its life | none |

@@ -12,7 +12,8 @@ pub use text::slice_text;
 use crate::Names;
 use reason_text::ReasonWriter;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unsnarl_model::{Event, ModuleIx, Op, Site, ThreadIx, Trace};
+use unsnarl_model::{Event, ModuleIx, Site, ThreadIx, Trace};
+use unsnarl_semantics::{AccessKind, Operation};
 use unsnarl_slice::{
     CELLS, Counts, DataPath, InstructionIx, RaceEdge, RaceKind, Reason, Slice, SliceNode,
     x86::{Call, Recording},
@@ -119,8 +120,12 @@ impl LineIndex<'_> {
             if writes(place) {
                 continue;
             }
-            let is_event =
-                |event: &&Event| (event.op, event.thread, event.addr) == (Op::Read, thread, edge.addr);
+            let reads_it = |event: &Event| {
+                let operation = Operation::decode(event);
+                let read = operation.access().filter(|access| access.kind == AccessKind::Read);
+                read.is_some_and(|access| access.range.first == edge.addr)
+            };
+            let is_event = |event: &&Event| event.thread == thread && reads_it(event);
             let sites: BTreeSet<Site> =
                 self.trace.events.iter().filter(is_event).map(|event| self.trace.user_site(event)).collect();
             let mut lines: Vec<_> = sites.into_iter().filter_map(|site| line_of(site, names)).collect();

@@ -136,9 +136,11 @@ impl Flags {
     pub const BOUNDED: Self = Self(256);
     /// Executed inside an undivided region: no other thread could run, unless this one had to wait.
     pub const UNDIVIDED: Self = Self(512);
+    /// The thread entered an undivided region after this event, before its next one.
+    pub const ENTERS_REGION: Self = Self(1024);
 
     /// The flags that describe the call rather than how it went. Traces of format 9 and older lack them.
-    pub const OF_CALL: Self = Self(Self::BOUNDED.0 | Self::UNDIVIDED.0);
+    pub const OF_CALL: Self = Self(Self::BOUNDED.0 | Self::UNDIVIDED.0 | Self::ENTERS_REGION.0);
 
     /// Returns whether all flags of `other` are set.
     #[must_use]

@@ -6,7 +6,7 @@ use core::{
     ffi::c_char,
     sync::atomic::{AtomicU32, Ordering},
 };
-use unsnarl_model::{Op, ThreadIx};
+use unsnarl_model::{Flags, Op, ThreadIx};
 use unsnarl_wire::{
     CALLS_BYTES, Header, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEnabled, RawEvent,
     RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
@@ -94,6 +94,16 @@ impl Log {
         // The count is stored after the event: if the process dies, every counted event is complete.
         self.header().events.store(self.count, Ordering::Release);
         Some(self.count - 1)
+    }
+
+    /// Adds these flags to the last event, if it is of this thread.
+    pub(crate) fn mark_last(&mut self, thread: ThreadIx, flags: Flags) {
+        let Some(last) = self.count.checked_sub(1) else { return };
+        // SAFETY: `count` events were written.
+        let event = unsafe { &mut *self.events.add(last as usize) };
+        if event.thread() == thread {
+            *event = event.with(flags);
+        }
     }
 
     /// Returns whether an event of this kind was logged.

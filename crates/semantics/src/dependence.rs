@@ -21,6 +21,8 @@
 //!   ([`SharedObject::Concurrency`]).
 //! - `memcpy` and similar functions are recorded as events of one site and executed after the last of them:
 //!   the last one touches what all of them do.
+//! - Other threads cannot run while a thread is in an undivided region, so its events keep their position
+//!   among all events, and so does the event before.
 //! - The program's end comes last, and creations keep their order, so that threads keep their numbers.
 //! - The last event stays last (the simplifier sees to that), because the failure follows it.
 //!
@@ -136,6 +138,9 @@ impl Relation {
                 out.push(touch);
             }
         });
+        if step.undivided() || step.enters_region() {
+            out.push(Touch::Fence);
+        }
         match &step.operation {
             Operation::Memory(MemoryOp::Access(access)) => return self.access(&step, access, out),
             Operation::Mutex(_) => self.hold(&step, false),

@@ -77,6 +77,13 @@ impl Step {
         self.flags.has(Flags::UNDIVIDED)
     }
 
+    /// Returns whether the thread entered an undivided region after this operation, before its next one.
+    #[must_use]
+    #[inline]
+    pub const fn enters_region(&self) -> bool {
+        self.flags.has(Flags::ENTERS_REGION)
+    }
+
     /// Returns whether the operation took effect.
     #[must_use]
     #[inline]

@@ -42,8 +42,13 @@ exported!("rsi" "__unsnarl_fail", fail);
 unsafe extern "C-unwind" fn undivided(change: i32, _pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         let me = runtime.state.me();
+        let was_outside = me.undivided == 0;
         me.undivided = me.undivided.saturating_add_signed(change);
         me.region_flags.set(if me.undivided > 0 { Flags::UNDIVIDED } else { Flags::NONE });
+        if was_outside && me.undivided > 0 {
+            let thread = me.ix;
+            runtime.state.log.mark_last(thread, Flags::ENTERS_REGION);
+        }
     }
 }
 exported!("rsi" "__unsnarl_undivided", undivided);

@@ -134,7 +134,7 @@ impl Chess {
             }
             let after = steps.choices.get(at + 1).map_or(0, |next| next.can_run);
             fairness.step(event.thread.index(), choice, after);
-            state.step(event);
+            state.step(event, steps.site(event));
         }
     }
 }
@@ -289,7 +289,7 @@ mod tests {
         while let Some(plan) = chess.next(&Knowledge::default()) {
             let steps = run(program, &plan.prefix);
             let mut state = StateHash::default();
-            steps.events.iter().for_each(|event| state.step(event));
+            steps.events.iter().for_each(|event| state.step(event, steps.site(event)));
             ends.insert(state.number());
             chess.learn(&plan, &RunSummary { steps: Some(&steps), ..RunSummary::default() });
         }
@@ -308,7 +308,7 @@ mod tests {
             let set = can_run(program, done);
             if set == 0 {
                 let mut state = StateHash::default();
-                events.iter().for_each(|event| state.step(event));
+                events.iter().for_each(|event| state.step(event, RunSteps::default().site(event)));
                 ends.insert(state.number());
             }
             for thread in bits(set) {

@@ -26,7 +26,7 @@ pub use portfolio::Portfolio;
 pub use race::RaceDirected;
 pub use walk::SeedSweep;
 
-use unsnarl_model::{Conflict, EnabledThreads, Event, Module, Places, Plan, Site, SiteIx, ThreadId, Trace};
+use unsnarl_model::{Conflict, EnabledThreads, Event, Module, ModuleIx, Places, Plan, Site, ThreadId, Trace};
 
 /// An order in which to try plans.
 ///
@@ -94,8 +94,10 @@ pub struct RunSummary<'a> {
 pub struct RunSteps {
     /// The identities of the threads.
     pub threads: Vec<ThreadId>,
-    /// The events. Site numbers mean the same in every run.
+    /// The events.
     pub events: Vec<Event>,
+    /// The sites of the run; an event has the index of its site.
+    pub sites: Vec<Site>,
     /// The enabled threads at each event.
     pub choices: Vec<EnabledThreads>,
     /// True if the run ended by itself.
@@ -106,15 +108,20 @@ impl RunSteps {
     /// Returns the steps of a trace.
     #[must_use]
     pub fn of(trace: &Trace, choices: Vec<EnabledThreads>, ended: bool) -> Self {
-        // A trace numbers its sites in the order of appearance, so those numbers differ between runs.
-        let number = |site: Site| SiteIx(site.offset as u32 ^ u32::from(site.module.0) << 24);
-        let events = trace.events.iter().map(|event| Event { site: number(trace.site(event)), ..*event });
         Self {
             threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
-            events: events.collect(),
+            events: trace.events.clone(),
+            sites: trace.sites.clone(),
             choices,
             ended,
         }
+    }
+
+    /// Returns the site of an event. Indices are in the order of appearance and differ between runs; sites do
+    /// not.
+    pub(crate) fn site(&self, event: &Event) -> Site {
+        let made_up = || Site { module: ModuleIx(0), offset: u64::from(event.site.0) };
+        self.sites.get(event.site.index()).copied().unwrap_or_else(made_up)
     }
 }
 

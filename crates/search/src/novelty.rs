@@ -11,9 +11,12 @@
 //! visited is recorded with the prefix that leads to it. A run follows such a prefix exactly and continues at
 //! random. Of several randomly drawn prefixes, it takes the one whose state was visited least often.
 
-use crate::{Knowledge, RunSummary, Strategy, state::mix};
+use crate::{
+    Knowledge, RunSummary, Strategy,
+    state::{mix, number_of},
+};
 use std::{collections::HashMap, rc::Rc};
-use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, Site, ThreadId, ThreadIx};
 use unsnarl_semantics::{AccessValue, Operation};
 
 /// Prefixes that lead to new states, continued at random.
@@ -119,7 +122,7 @@ impl Strategy for Novelty {
         let mut run = None;
         let mut state = ObservedState::default();
         for (at, event) in steps.events.iter().enumerate() {
-            let number = state.step(event);
+            let number = state.step(event, steps.site(event));
             // Steps of the followed prefix do not count as visits: otherwise the beginnings of prefixes would
             // seem the best known.
             if at < followed {
@@ -160,14 +163,14 @@ const WINDOW: usize = 1;
 
 impl ObservedState {
     /// Applies one more event and returns the number of the resulting state.
-    fn step(&mut self, event: &Event) -> u64 {
+    fn step(&mut self, event: &Event, site: Site) -> u64 {
         let cell = |addr: u64, value: u64| mix(mix(0x5157, addr), value);
         let thread = |ix: ThreadIx, window: &[u64; WINDOW]| {
             window.iter().fold(u64::from(ix.0) + 1, |hash, &operation| mix(hash, operation))
         };
         let before = self.values.get(&event.addr).copied();
         let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::FOREIGN).0;
-        let mut operation = mix(u64::from(event.site.0) + 1, facts.into());
+        let mut operation = mix(number_of(site), facts.into());
         if event.op.object_kind().is_some() {
             operation = mix(operation, before.map_or(0, |value| value.wrapping_add(1)));
             let after = match Operation::decode(event).access().map(|access| access.value) {

@@ -8,7 +8,7 @@
 
 use crate::block_map::BlockMap;
 use std::collections::HashMap;
-use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_model::{Event, Flags, Op, Site, ThreadIx};
 use unsnarl_semantics::{
     AccessMode, ByteRange, OpResult, SharedObject, Touch,
     dependence::{Relation, Rules},
@@ -73,8 +73,8 @@ impl StateHash {
         self.sum
     }
 
-    /// Processes one more event.
-    pub(crate) fn step(&mut self, event: &Event) {
+    /// Processes one more event at this site.
+    pub(crate) fn step(&mut self, event: &Event, site: Site) {
         let mut touches = std::mem::take(&mut self.touches);
         touches.clear();
         self.relation.touches(event, &mut touches);
@@ -84,7 +84,7 @@ impl StateHash {
         // Values and addresses follow from the earlier events; the woken threads are part of the order
         // itself.
         let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::FOREIGN).0;
-        let operation = u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16;
+        let operation = mix(u64::from(event.op as u8) | u64::from(facts) << 8, number_of(site));
         let mut hash = mix(self.thread(event.thread), operation);
         for touch in &touches {
             hash = mix(hash, self.past(touch, event));
@@ -208,6 +208,11 @@ impl Iterator for Words {
     }
 }
 
+/// Returns a number for a site that is the same in every run.
+pub(crate) const fn number_of(site: Site) -> u64 {
+    mix(site.module.0 as u64, site.offset)
+}
+
 pub(crate) const fn mix(hash: u64, with: u64) -> u64 {
     let z = (hash.rotate_left(23) ^ with).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z ^ (z >> 29)
@@ -216,7 +221,7 @@ pub(crate) const fn mix(hash: u64, with: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unsnarl_model::{Order, SiteIx, ThreadIx};
+    use unsnarl_model::{ModuleIx, Order, SiteIx, ThreadIx};
 
     fn event(thread: u16, op: Op, addr: u64) -> Event {
         Event {
@@ -232,9 +237,13 @@ mod tests {
         }
     }
 
+    fn site(event: &Event) -> Site {
+        Site { module: ModuleIx(0), offset: event.site.0.into() }
+    }
+
     fn number(events: &[Event]) -> u64 {
         let mut state = StateHash::default();
-        events.iter().for_each(|event| state.step(event));
+        events.iter().for_each(|event| state.step(event, site(event)));
         state.number()
     }
 
@@ -276,5 +285,25 @@ mod tests {
         let cancel = Event { value: 1, ..event(0, Op::Cancel, 0) };
         let point = event(1, Op::SemWait, 0x10);
         assert_ne!(number(&[cancel, point]), number(&[point, cancel]));
+    }
+
+    #[test]
+    fn every_site_and_every_flag_counts() {
+        let write = event(0, Op::Write, 0x10);
+        let number = |event: Event, module: u16, offset: u64| {
+            let mut state = StateHash::default();
+            state.step(&event, Site { module: ModuleIx(module), offset });
+            state.number()
+        };
+        let numbers = [
+            number(write, 0, 0x100_0123),
+            number(write, 1, 0x123),
+            number(write, 0, 0x1_0000_0123),
+            number(write, 0, 0x123),
+            number(Event { flags: Flags::BOUNDED, ..write }, 0, 0x122),
+            number(Event { flags: Flags::UNDIVIDED, ..write }, 0, 0x121),
+        ];
+        let different: std::collections::BTreeSet<u64> = numbers.into();
+        assert_eq!(different.len(), numbers.len());
     }
 }

@@ -3,7 +3,7 @@
 //! | operation | enabled | effect | touches | happens-before |
 //! | --- | --- | --- | --- | --- |
 //! | init, destroy | always | nobody holds the lock | writes the lock | none |
-//! | lock | no other thread holds it | the thread holds it, one level deeper if it did before | writes the lock | acquires it |
+//! | lock | no thread holds it, or this one and it is recursive | the thread holds it, one level deeper if it did before | writes the lock | acquires it |
 //! | try lock | always | like lock if it succeeded | writes the lock; reads it if it failed | acquires it if it succeeded |
 //! | unlock | always | one level is released | writes the lock; reads it if it failed | releases it |
 
@@ -12,7 +12,7 @@ use crate::{
     contradiction::Contradiction,
     edge::{Edge, SyncPoint},
     holding::Holding,
-    machine::{Enabled, LockChange, LockRequest, Machine},
+    machine::{Blocker, Enabled, LockChange, LockRequest, Machine},
     step::Step,
     touch::{SharedObject, Touch},
 };
@@ -108,6 +108,10 @@ impl MutexOp {
 
     pub(crate) fn enabled(&self, thread: ThreadIx, result: OpResult, machine: &Machine) -> Enabled {
         match *self {
+            // A thread that locks a mutex again waits for itself, unless the mutex is recursive.
+            Self::Lock { lock, attempt: false, depth: ..=1 } if machine.hold_of(thread, lock).is_some() => {
+                result.of_blocking(|| Enabled::No { by: Blocker::Holder(thread) })
+            }
             Self::Lock { lock, attempt: false, .. } => {
                 result.of_blocking(|| machine.locks.enabled(thread, lock, LockMode::Exclusive))
             }

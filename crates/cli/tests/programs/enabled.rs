@@ -1,7 +1,9 @@
 //! Compares the runtime's own model of synchronisation with the one that the analyses use, event by event: before each
-//! event, both must agree on which threads could run.
+//! event, both must agree on which threads could run. The state that the checker of predictions keeps, which is a third
+//! model, must accept the same events. At the end, threads that are blocked by the runtime must be blocked by the machine.
 
-use unsnarl_model::{EnabledThreads, Event, Op, ThreadIx, Trace};
+use unsnarl_model::{EnabledThreads, Event, Op, OutcomeKind, ThreadIx, Trace};
+use unsnarl_predict::CheckedState;
 use unsnarl_semantics::{Contradiction, Enabled, Machine, OpResult, Operation, Step, ThreadOp};
 
 /// The number of comparisons.
@@ -67,6 +69,7 @@ pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compa
     }
     let takes_signals = trace.events.iter().any(|event| matches!(event.op, Op::SigHandle | Op::SigWait));
     let mut machine = Machine::before(&trace.events);
+    let mut checked = Some(CheckedState::default());
     let mut running = ThreadIx::MAIN;
     for (at, (event, &choices)) in trace.events.iter().zip(choices).enumerate() {
         let context = |reason: String| format!("before event {at} ({event:?}), {reason}");
@@ -101,13 +104,30 @@ pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compa
         }
         running = event.thread;
         next[event.thread.index()].pop();
-        executed(&mut machine, event)?;
+        let is_misuse = executed(&mut machine, event)?;
+        // After a misuse the checker's state means nothing: it is never asked about such a trace.
+        if let Some(refused) = checked.as_mut().map(|checked| checked.step(event)) {
+            if refused.is_err() != is_misuse {
+                return Err(format!(
+                    "event {at} ({event:?}): misuse {is_misuse}, by the checker {refused:?}"
+                ));
+            }
+            checked = checked.filter(|_| !is_misuse);
+        }
+    }
+    if trace.outcome.kind == OutcomeKind::Deadlock {
+        // A reader may also wait for a writer that waits, if the lock prefers writers: that is no event.
+        let mut waits = trace.outcome.waits.iter().filter(|wait| wait.op != Op::ReadLock);
+        let free = waits.find(|wait| machine.enabled_wait(wait) == Enabled::Yes);
+        if let Some(wait) = free {
+            return Err(format!("{wait:?} is a deadlock, but the thread could continue"));
+        }
     }
     Ok(compared)
 }
 
-/// Executes an event, which must be possible.
-fn executed(machine: &mut Machine, event: &Event) -> Result<(), String> {
+/// Executes an event, which must be possible; returns whether it misuses a lock.
+fn executed(machine: &mut Machine, event: &Event) -> Result<bool, String> {
     let step = machine.decode(event);
     if let Enabled::No { by } = machine.enabled_with_result(&step) {
         return Err(format!(
@@ -116,8 +136,8 @@ fn executed(machine: &mut Machine, event: &Event) -> Result<(), String> {
         ));
     }
     match machine.apply(&step) {
-        // Programs may misuse locks.
-        Ok(()) | Err(Contradiction::NotHeld(_) | Contradiction::WaitWithoutLock(_)) => Ok(()),
+        Ok(()) => Ok(false),
+        Err(Contradiction::NotHeld(_) | Contradiction::WaitWithoutLock(_)) => Ok(true),
         Err(reason) => Err(format!("event {} {:?}: {reason:?}", step.number, step.operation)),
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     witness::{Window, Witness},
 };
 use unsnarl_model::{SiteIx, ThreadIx};
+use unsnarl_semantics::{HeldLock, LockMode};
 
 /// A cycle of threads that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,18 +140,18 @@ fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
 
 /// Returns, for each request, the requests that it may wait for.
 fn successors(model: &Model, requests: &[WaitRequest]) -> Vec<Vec<usize>> {
-    let mut holders: Map<u32, Vec<(usize, bool)>> = Map::default();
+    let mut holders: Map<u32, Vec<(usize, LockMode)>> = Map::default();
     let mut of_thread: Map<u16, Vec<usize>> = Map::default();
     for (at, request) in requests.iter().enumerate() {
         of_thread.entry(request.thread.0).or_default().push(at);
-        for &(lock, shared) in model.locksets.of(request.held) {
-            holders.entry(lock).or_default().push((at, shared));
+        for &HeldLock { lock, mode } in model.locksets.of(request.held) {
+            holders.entry(lock).or_default().push((at, mode));
         }
     }
     let waits_for = |request: &WaitRequest| match request.target {
         RequestTarget::Lock(lock, shared) => {
             let all = holders.get(&lock).into_iter().flatten();
-            all.filter(|&&(_, too)| !(shared && too)).map(|&(at, _)| at).collect()
+            all.filter(|&&(_, mode)| !shared || mode == LockMode::Exclusive).map(|&(at, _)| at).collect()
         }
         RequestTarget::End(thread) => of_thread.get(&thread.0).cloned().unwrap_or_default(),
         RequestTarget::Done(step) => {
@@ -300,7 +301,7 @@ impl CycleSearch<'_> {
                 .locksets
                 .of(request.held)
                 .iter()
-                .map(|&(lock, _)| model.locks[lock as usize])
+                .map(|held| model.locks[held.lock as usize])
                 .collect(),
             target: match request.target {
                 RequestTarget::Lock(lock, _) => WaitTarget::Lock(model.locks[lock as usize]),

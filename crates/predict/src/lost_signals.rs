@@ -59,12 +59,12 @@ pub(crate) fn signals(
         // The mutex is released during the wait.
         let stays_held =
             |lock: u32| !matches!(wait.action, StepAction::Gives { lock: mutex, .. } if mutex == lock);
-        let held = model.locksets.of(wait.held).iter().filter(|&&(lock, _)| stays_held(lock));
+        let held = model.locksets.of(wait.held).iter().filter(|held| stays_held(held.lock));
         let waits = WaitingThread {
             thread: wait.thread,
             event: number(wait.event),
             site: wait.site,
-            holds: held.map(|&(lock, _)| model.locks[lock as usize]).collect(),
+            holds: held.map(|held| model.locks[held.lock as usize]).collect(),
             target: WaitTarget::Lost(number(signal.event)),
         };
         findings.deadlock(places, PredictedDeadlock { circle: vec![waits], witness });

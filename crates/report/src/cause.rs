@@ -237,7 +237,7 @@ impl CauseWriter<'_> {
     /// Returns the locks that a thread holds before this event.
     fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
         let is_held =
-            |hold: &facts::LockHold| hold.thread == thread && hold.first < event && hold.last >= event;
+            |hold: &facts::HoldInterval| hold.thread == thread && hold.first < event && hold.last >= event;
         let held = holds(&self.trace.events).into_iter().filter(is_held);
         held.map(|hold| format!("`{}`", self.objects.held(self.trace, hold))).collect()
     }

@@ -15,8 +15,8 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, SiteIx, ThreadIx};
 use unsnarl_semantics::{
-    Access, AccessKind, BarrierOp, Blocks, ByteRange, CondOp, FutexOp, Hold, LockChange, LockMode, MemoryOp,
-    MutexOp, OnceOp, Operation, RwLockOp, SemaphoreOp, SignalOp, Step, ThreadOp,
+    Access, AccessKind, BarrierOp, Blocks, ByteRange, CondOp, FutexOp, HeldLock, Hold, LockChange, LockMode,
+    MemoryOp, MutexOp, OnceOp, Operation, RwLockOp, SemaphoreOp, SignalOp, Step, ThreadOp,
 };
 
 impl Model {
@@ -567,7 +567,8 @@ impl ModelBuilder {
                 if self.held[ix] == 0 {
                     self.sections.enter(thread);
                 }
-                self.held[ix] = self.model.locksets.with(self.held[ix], (lock, shared));
+                let mode = if shared { LockMode::Shared } else { LockMode::Exclusive };
+                self.held[ix] = self.model.locksets.with(self.held[ix], HeldLock { lock, mode });
             }
             StepAction::Gives { lock, .. } => {
                 self.held[ix] = self.model.locksets.without(self.held[ix], lock)

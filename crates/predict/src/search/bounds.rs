@@ -6,6 +6,7 @@
 
 use super::Searcher;
 use crate::{critical_sections::last_within, order::Ideal};
+use unsnarl_semantics::{HeldLock, LockMode};
 
 /// The lower and upper bound of a reordering.
 #[derive(Debug)]
@@ -73,10 +74,11 @@ impl BoundsContext<'_> {
         let mut more = false;
         for &target in self.targets {
             let target = model.step(target);
-            for &(lock, shared) in model.locksets.of(target.held) {
+            for &HeldLock { lock, mode } in model.locksets.of(target.held) {
                 for by in critical_sections.of_lock(lock).iter().filter(|by| by.thread != target.thread) {
                     let done = must[by.thread.index()];
-                    let conflicting: [&[u32]; 2] = [&by.exclusive, if shared { &[] } else { &by.shared }];
+                    let conflicting: [&[u32]; 2] =
+                        [&by.exclusive, if mode == LockMode::Shared { &[] } else { &by.shared }];
                     for taking in conflicting.iter().filter_map(|list| last_within(model, list, done)) {
                         let giving = critical_sections.gives_back(taking)?;
                         more |= order.include(model, must, giving);

@@ -22,14 +22,14 @@ impl State {
 }
 
 /// The locks held by a thread, exclusive and shared, as bits.
-type Held = (u32, u32);
+type LockBits = (u32, u32);
 
 pub(crate) struct BruteForce<'a> {
     events: &'a [Event],
     /// By thread: its events.
     lines: Vec<Vec<usize>>,
     /// By thread and number of executed events.
-    held: Vec<Vec<Held>>,
+    held: Vec<Vec<LockBits>>,
     /// By thread: its creator and the creator's number of events, if it is created.
     creation: Vec<Option<(usize, usize)>>,
     /// By event: its variable or lock.

@@ -25,7 +25,7 @@ use unsnarl_semantics::{HeldLock, LockMode};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictedDeadlock {
     /// The threads, each waiting for the next, the last for the first.
-    pub circle: Vec<WaitingThread>,
+    pub cycle: Vec<WaitingThread>,
     /// The reordering that leads there.
     pub witness: Witness,
 }
@@ -191,7 +191,7 @@ impl CycleSearch<'_> {
         for &next in &self.next[last] {
             if next == first {
                 if self.path.len() > 1 {
-                    self.circle(findings);
+                    self.check_cycle(findings);
                 }
             } else if next > first && self.path.len() < LONGEST && self.fits(next) && self.left > 0 {
                 self.left -= 1;
@@ -211,30 +211,30 @@ impl CycleSearch<'_> {
         })
     }
 
-    fn circle(&self, findings: &mut Findings) {
+    fn check_cycle(&self, findings: &mut Findings) {
         let model = self.search.model;
-        let circle: Vec<&WaitRequest> = self.path.iter().map(|&at| &self.requests[at]).collect();
-        let places = ErrorSites::new(circle.iter().map(|request| request.site).collect());
+        let cycle: Vec<&WaitRequest> = self.path.iter().map(|&at| &self.requests[at]).collect();
+        let places = ErrorSites::new(cycle.iter().map(|request| request.site).collect());
         if findings.is_settled(&places) {
             return;
         }
         findings.suspect(&places, model.reads);
-        findings.figures.circles += 1;
-        let lists: Vec<&[u32]> = circle.iter().map(|request| request.steps.as_slice()).collect();
+        findings.figures.cycles += 1;
+        let lists: Vec<&[u32]> = cycle.iter().map(|request| request.steps.as_slice()).collect();
         let Searcher { order, critical_sections, .. } = *self.search;
         let meeting = sync_preserving::first_meeting(model, order, critical_sections, &lists);
         if let Some((targets, ideal)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
             findings.figures.sync_preserving += 1;
             let witness = Witness::in_trace_order(model, self.window, &ideal, &targets);
-            return self.found(places, &circle, witness, &targets, findings);
+            return self.found(places, &cycle, witness, &targets, findings);
         }
         let mut left = findings.budget(&places, model.reads, self.budget);
         match self.choose(&lists, &mut Vec::new(), &mut left) {
             SearchResult::Found(mut steps) => {
-                let targets = steps.split_off(steps.len() - circle.len());
+                let targets = steps.split_off(steps.len() - cycle.len());
                 findings.figures.searched += 1;
                 let witness = Witness::thread_by_thread(model, self.window, &steps, &targets);
-                self.found(places, &circle, witness, &targets, findings);
+                self.found(places, &cycle, witness, &targets, findings);
             }
             SearchResult::Impossible => findings.spent(places, model.reads, left),
             SearchResult::Undecided => findings.undecided(places, model.reads),
@@ -287,13 +287,13 @@ impl CycleSearch<'_> {
     fn found(
         &self,
         places: ErrorSites,
-        circle: &[&WaitRequest],
+        cycle: &[&WaitRequest],
         witness: Witness,
         targets: &[u32],
         findings: &mut Findings,
     ) {
         let model = self.search.model;
-        let waits = circle.iter().zip(targets).map(|(request, &target)| WaitingThread {
+        let waits = cycle.iter().zip(targets).map(|(request, &target)| WaitingThread {
             thread: request.thread,
             event: self.window.first + u64::from(model.step(target).event),
             site: request.site,
@@ -311,6 +311,6 @@ impl CycleSearch<'_> {
                 }
             },
         });
-        findings.deadlock(places, PredictedDeadlock { circle: waits.collect(), witness });
+        findings.deadlock(places, PredictedDeadlock { cycle: waits.collect(), witness });
     }
 }

@@ -50,7 +50,7 @@ pub struct Statistics {
     /// The number of pairs of sites that pass the filter.
     pub candidates: u64,
     /// The number of cycles of requests.
-    pub circles: u64,
+    pub cycles: u64,
     /// The number of witnesses that keep the order of critical sections.
     pub sync_preserving: u64,
     /// The number of witnesses that needed a search.

@@ -67,7 +67,7 @@ pub(crate) fn signals(
             holds: held.map(|held| model.locks[held.lock as usize]).collect(),
             target: WaitTarget::Lost(number(signal.event)),
         };
-        findings.deadlock(places, PredictedDeadlock { circle: vec![waits], witness });
+        findings.deadlock(places, PredictedDeadlock { cycle: vec![waits], witness });
     }
 }
 

@@ -159,10 +159,10 @@ fn deadlock_of_three_threads_is_found() {
     let prediction = whole(&trace);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("one deadlock: {prediction:?}") };
     let mut waits: Vec<u64> =
-        deadlock.circle.iter().map(|w| trace.site(&trace.events[w.event as usize]).offset).collect();
+        deadlock.cycle.iter().map(|w| trace.site(&trace.events[w.event as usize]).offset).collect();
     waits.sort_unstable();
     assert_eq!(waits, [11, 21, 31]);
-    assert!(deadlock.circle.iter().all(|waits| waits.holds.len() == 1));
+    assert!(deadlock.cycle.iter().all(|waits| waits.holds.len() == 1));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn gate_lock_prevents_deadlock() {
         T2|rel(g)|24");
     let prediction = whole(&trace);
     assert!(prediction.deadlocks.is_empty());
-    assert_eq!(prediction.figures.circles, 0);
+    assert_eq!(prediction.figures.cycles, 0);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn lost_signal_is_predicted_when_runs_confirm() {
     let prediction = to_be_run(SIGNAL);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
     assert!(
-        matches!(deadlock.circle[..], [WaitingThread { target: WaitTarget::Lost(_), .. }]),
+        matches!(deadlock.cycle[..], [WaitingThread { target: WaitTarget::Lost(_), .. }]),
         "{deadlock:?}"
     );
     assert_eq!(whole(&std(SIGNAL)).deadlocks, []);
@@ -349,7 +349,7 @@ fn wait_holding_lock_needed_by_signaller_deadlocks() {
         T1|rel(l)|13";
     let prediction = to_be_run(text);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
-    let target: Vec<WaitTarget> = deadlock.circle.iter().map(|waits| waits.target).collect();
+    let target: Vec<WaitTarget> = deadlock.cycle.iter().map(|waits| waits.target).collect();
     assert!(matches!(
         target[..],
         [WaitTarget::Lock(_), WaitTarget::Done(_)] | [WaitTarget::Done(_), WaitTarget::Lock(_)]

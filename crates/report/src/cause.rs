@@ -124,7 +124,7 @@ impl CauseWriter<'_> {
             return Vec::new();
         }
         let waits = waits::waits(self.trace, names);
-        let cycle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
+        let cycle = waits.iter().filter(|waiting| waits::is_in_cycle(&waits, waiting.wait.thread));
         let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let thread_name = describe::id(self.trace, wait.thread);

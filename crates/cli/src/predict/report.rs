@@ -261,8 +261,8 @@ impl Describer<'_> {
 
     fn deadlock_text(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> String {
         let mut text = String::from("deadlock  ");
-        for (at, waits) in deadlock.circle.iter().enumerate() {
-            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+        for (at, waits) in deadlock.cycle.iter().enumerate() {
+            let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (awaited, until) = match waits.target {
                 WaitTarget::Lock(lock) => (self.object(lock), String::new()),
                 WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
@@ -333,8 +333,8 @@ impl Describer<'_> {
     }
 
     fn deadlock_json(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> Value {
-        let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
-            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+        let cycle = deadlock.cycle.iter().enumerate().map(|(at, waits)| {
+            let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
             let awaited = match waits.target {
@@ -350,9 +350,9 @@ impl Describer<'_> {
                 "file": file, "line": line, "event": waits.event,
             })
         });
-        let circle: Vec<Value> = circle.collect();
+        let cycle: Vec<Value> = cycle.collect();
         let mut object = Map::new();
-        object.insert("cycle".into(), circle.into());
+        object.insert("cycle".into(), cycle.into());
         self.common(&mut object, &deadlock.witness, checked);
         object.into()
     }
@@ -400,7 +400,7 @@ fn figures_json(figures: &Statistics) -> Value {
     json!({
         "events": figures.events, "reduced": figures.reduced, "synchronising": figures.synchronising,
         "windows": figures.windows, "objects": figures.objects, "suspect_objects": figures.suspect_objects,
-        "candidates": figures.candidates, "circles": figures.circles,
+        "candidates": figures.candidates, "circles": figures.cycles,
         "sync_preserving": figures.sync_preserving, "searched": figures.searched,
     })
 }

@@ -216,11 +216,11 @@ impl<'a> Checker<'a> {
     pub fn deadlock(&self, deadlock: &PredictedDeadlock) -> Result<(), Illegal> {
         let replay = WitnessReplay::of(self, &deadlock.witness)?;
         let wrong = |reason| Err(Illegal::NotAnError(reason));
-        if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
+        if deadlock.cycle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
             return wrong("the waits are not the claimed ones");
         }
-        for (at, waits) in deadlock.circle.iter().enumerate() {
-            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+        for (at, waits) in deadlock.cycle.iter().enumerate() {
+            let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let number = (waits.event - self.first) as u32;
             let event = &self.window[number as usize];
             match waits.target {

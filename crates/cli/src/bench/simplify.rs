@@ -125,10 +125,10 @@ impl BenchSimplify {
         let mut left = self.prove;
         loop {
             let limits = ProofLimits { executions: left, ..ProofLimits::default() };
-            let proof = prove(&best, program, &limits, &mut |_, _| {});
-            stopped(proof.stopped)?;
-            left = left.saturating_sub(proof.executions);
-            match proof.verdict {
+            let search = prove(&best, program, &limits, &mut |_, _| {});
+            stopped(search.stopped)?;
+            left = left.saturating_sub(search.executions);
+            match search.verdict {
                 ProofVerdict::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
                 ProofVerdict::Better(better) => best = *better,
                 ProofVerdict::Unfinished => return Ok(None),

@@ -169,14 +169,8 @@ impl Method {
         }
         find_counterfactuals(&mut simplified, &mut program);
         program.progress.finish_and_clear();
-        let Simplified {
-            trace: after,
-            tally,
-            certificate,
-            switches_ruled_out,
-            has_hidden_dependence,
-            stopped,
-        } = simplified;
+        let Simplified { trace: after, tally, proof, switches_ruled_out, has_hidden_dependence, stopped } =
+            simplified;
         let again = replay(&after, &after.replay_plan(), Settings::default());
         Ok(SimplificationReport {
             before: trace.stats(),
@@ -185,7 +179,7 @@ impl Method {
             saved: None,
             after,
             tally,
-            certificate,
+            proof,
             switches_ruled_out,
             has_hidden_dependence,
             proving: matches!(self, Self::Both(options) if options.prove),

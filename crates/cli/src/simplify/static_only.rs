@@ -39,7 +39,7 @@ pub(super) fn without_program(
         saved,
         preserved: None,
         tally: Tally::of(Operation::Static, before.context_switches, figures.context_switches),
-        certificate: None,
+        proof: None,
         switches_ruled_out: None,
         has_hidden_dependence: false,
         proving: false,
@@ -98,7 +98,7 @@ pub(super) fn with_one_run(
     let mut simplified = Simplified {
         trace: trace.clone(),
         tally: Tally::default(),
-        certificate: None,
+        proof: None,
         switches_ruled_out: None,
         has_hidden_dependence: false,
         stopped: None,

@@ -26,7 +26,7 @@ mod run_cache;
 use crate::{
     Cost, Runner,
     dynamic::{self, Improvement, Operation, Simplified, Tally, segment_order::relaxed_plan},
-    prove::{self, Certificate, ProofVerdict},
+    prove::{self, Proof, ProofVerdict},
     static_order::{self, Rules, causal_past::causal_past, fingerprint::fingerprints},
 };
 use candidates::{Candidate, Change};
@@ -85,17 +85,17 @@ pub fn simplify<R: Runner>(
         tally: Tally::default(),
         known: HashSet::new(),
         failed: HashSet::new(),
-        certificate: None,
+        proof: None,
         switches_ruled_out: None,
         events_are_complete: true,
     };
     let stopped = work.run().err();
     work.count();
-    let Simplifier { goal, tally, certificate, switches_ruled_out, events_are_complete, .. } = work;
+    let Simplifier { goal, tally, proof, switches_ruled_out, events_are_complete, .. } = work;
     Simplified {
         trace: goal.best,
         tally,
-        certificate,
+        proof,
         switches_ruled_out,
         has_hidden_dependence: !events_are_complete,
         stopped,
@@ -116,7 +116,7 @@ pub fn simplify_best<R: Runner>(
             found.tally.add_runs(&earlier.tally);
             if worth(&earlier.trace) <= worth(&found.trace) {
                 found.tally.take_contributions(&earlier.tally);
-                (found.trace, found.certificate) = (earlier.trace, earlier.certificate);
+                (found.trace, found.proof) = (earlier.trace, earlier.proof);
                 found.switches_ruled_out = earlier.switches_ruled_out;
                 found.has_hidden_dependence = earlier.has_hidden_dependence;
             }
@@ -187,7 +187,7 @@ struct Simplifier<'a, R: Runner> {
     known: HashSet<u64>,
     /// Changes that led to no improvement.
     failed: HashSet<Change>,
-    certificate: Option<Certificate>,
+    proof: Option<Proof>,
     /// The number of context switches that is proved insufficient.
     switches_ruled_out: Option<u64>,
     /// Whether the events seem to show everything that matters: so far no order that keeps their dependences
@@ -266,8 +266,8 @@ impl<R: Runner> Simplifier<'_, R> {
                     self.improve_statically(&better)?;
                     self.descend()?;
                 }
-                ProofVerdict::Minimal(certificate) => {
-                    self.certificate = Some(certificate);
+                ProofVerdict::Minimal(proof) => {
+                    self.proof = Some(proof);
                     return Ok(());
                 }
                 ProofVerdict::Unfinished => return Ok(()),

@@ -12,7 +12,7 @@ mod tally;
 
 pub use tally::{Operation, Tally};
 
-use crate::{Cost, Runner, prove::Certificate};
+use crate::{Cost, Runner, prove::Proof};
 use segment_order::{Piece, SegmentOrder};
 use unsnarl_model::{Signature, Trace};
 
@@ -24,7 +24,7 @@ pub struct Simplified<E> {
     /// The work it took.
     pub tally: Tally,
     /// A proof that there is no better schedule, if it was requested and found.
-    pub certificate: Option<Certificate>,
+    pub proof: Option<Proof>,
     /// The progress of the proof: no schedule with at most this many context switches has this failure.
     pub switches_ruled_out: Option<u64>,
     /// The failure depends on something that is not an event: an order that keeps all dependences had another
@@ -59,14 +59,7 @@ pub fn simplify<R: Runner>(
     };
     let stopped = tinertia.work().err();
     let Tinertia { current: trace, tally, .. } = tinertia;
-    Simplified {
-        trace,
-        tally,
-        certificate: None,
-        switches_ruled_out: None,
-        has_hidden_dependence: false,
-        stopped,
-    }
+    Simplified { trace, tally, proof: None, switches_ruled_out: None, has_hidden_dependence: false, stopped }
 }
 
 struct Tinertia<'a, R: Runner> {

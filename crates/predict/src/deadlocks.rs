@@ -114,7 +114,7 @@ fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
     let mut numbers: Map<(u64, u64, RequestTarget), usize> = Map::default();
     for (step, number) in model.steps.iter().zip(0..) {
         let target = match step.action {
-            StepAction::Takes { lock, shared, blocks: true } => Some(RequestTarget::Lock(lock, shared)),
+            StepAction::Acquires { lock, shared, waits: true } => Some(RequestTarget::Lock(lock, shared)),
             StepAction::Joins(thread) => Some(RequestTarget::End(thread)),
             _ => None,
         };
@@ -223,9 +223,9 @@ impl CycleSearch<'_> {
         let lists: Vec<&[u32]> = cycle.iter().map(|request| request.steps.as_slice()).collect();
         let Searcher { order, critical_sections, .. } = *self.search;
         let meeting = sync_preserving::first_meeting(model, order, critical_sections, &lists);
-        if let Some((targets, ideal)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
+        if let Some((targets, frontier)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
             findings.figures.sync_preserving += 1;
-            let witness = Witness::in_trace_order(model, self.window, &ideal, &targets);
+            let witness = Witness::in_trace_order(model, self.window, &frontier, &targets);
             return self.found(places, &cycle, witness, &targets, findings);
         }
         let mut left = findings.budget(&places, model.reads, self.budget);

@@ -10,7 +10,7 @@ use std::{
 };
 use unsnarl_model::{Conflict, Event, Op, Side, Site, SiteIx, ThreadIx};
 use unsnarl_predict::{
-    ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, Reads, Statistics,
+    ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, ReadRule, Statistics,
     WaitTarget, Witness,
 };
 use unsnarl_report::{Names, ProgramNames};
@@ -366,7 +366,7 @@ impl Describer<'_> {
         let verdict = checked.and_then(|checked| checked.verdict.as_ref());
         object.insert("confirmed".into(), checked.is_some_and(CheckedPrediction::is_confirmed).into());
         object.insert("verdict".into(), verdict.map_or("predicted", ConfirmationVerdict::name).into());
-        object.insert("reads".into(), if witness.reads == Reads::Same { "same" } else { "free" }.into());
+        object.insert("reads".into(), if witness.reads == ReadRule::Same { "same" } else { "free" }.into());
         let trace = checked.and_then(|checked| checked.trace.as_deref());
         object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
         let window = self.source.events_from(witness.before);

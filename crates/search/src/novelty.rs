@@ -11,9 +11,9 @@
 //! visited is recorded with the prefix that leads to it. A run follows such a prefix exactly and continues at
 //! random. Of several randomly drawn prefixes, it takes the one whose state was visited least often.
 
-use crate::{Knowledge, RunSummary, Strategy, state::mix};
+use crate::{Knowledge, RunSummary, Strategy, recorded_run::RecordedRun, state::mix};
 use std::{collections::HashMap, rc::Rc};
-use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, ThreadIx};
 use unsnarl_semantics::{AccessValue, Operation};
 
 /// Prefixes that lead to new states, continued at random.
@@ -35,12 +35,6 @@ struct NovelPrefix {
     at: usize,
     state: u64,
     tries: u32,
-}
-
-#[derive(Debug)]
-struct RecordedRun {
-    threads: Vec<ThreadId>,
-    steps: Vec<ThreadIx>,
 }
 
 /// The number of runs continued from a state.
@@ -194,7 +188,7 @@ impl ObservedState {
 mod tests {
     use super::*;
     use crate::RunSteps;
-    use unsnarl_model::{Flags, Op, Order, SiteIx};
+    use unsnarl_model::{Flags, Op, Order, SiteIx, ThreadId};
 
     fn run(steps: &[(u16, u64)]) -> RunSteps {
         let event = |(at, &(thread, value)): (usize, &(u16, u64))| Event {

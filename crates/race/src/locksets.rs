@@ -32,7 +32,7 @@ impl Locksets {
         self.threads.get(thread.index()).map_or(0, |lockset| lockset.number)
     }
 
-    /// Returns whether the two sets share no lock that excludes the other's lockset.
+    /// Returns whether the two sets share no lock that excludes the other's holder.
     pub(crate) fn disjoint(&self, a: u16, b: u16) -> bool {
         let (a, b) = (&self.sets[a as usize], &self.sets[b as usize]);
         !a.iter().any(|x| b.iter().any(|y| x.lock == y.lock && x.mode.excludes(y.mode)))

@@ -12,7 +12,7 @@ use std::{
 use unsnarl_model::{Stats, Trace};
 use unsnarl_report::{ProgramNames, counterfactuals_json, counterfactuals_text, stats_json};
 use unsnarl_simplify::{
-    dynamic::{Operation, Tally},
+    dynamic::{SimplificationStats, Transformation},
     prove::Proof,
 };
 use unsnarl_symbols::Symbols;
@@ -26,7 +26,7 @@ pub(crate) struct SimplificationReport {
     pub(crate) saved: Option<PathBuf>,
     /// The simplified trace fails in the same way; `None` if there is no program to run.
     pub(crate) preserved: Option<bool>,
-    pub(crate) tally: Tally,
+    pub(crate) stats: SimplificationStats,
     pub(crate) proof: Option<Proof>,
     pub(crate) switches_ruled_out: Option<u64>,
     /// The failure depends on something that is not an event.
@@ -48,16 +48,18 @@ impl SimplificationReport {
         };
         let proof_path = self.proof.as_ref().map(|proof| proof::save(proof, &path)).transpose()?;
         if options.json {
-            let by_operation: Map<String, Value> = Operation::ALL
+            let by_operation: Map<String, Value> = Transformation::ALL
                 .iter()
-                .map(|&operation| (operation.name().to_owned(), self.tally.removed_by(operation).into()))
+                .map(|&transformation| {
+                    (transformation.name().to_owned(), self.stats.removed_by(transformation).into())
+                })
                 .collect();
             let mut symbols = Symbols::new();
             let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
             output::json(&json!({
                 "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.figures),
-                "executions": self.tally.executions, "elapsed_s": self.elapsed.as_secs_f64(),
-                "rounds": self.tally.rounds, "by_operation": by_operation,
+                "executions": self.stats.executions, "elapsed_s": self.elapsed.as_secs_f64(),
+                "rounds": self.stats.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
                 "preemptions": counterfactuals_json(&self.after, &mut names),
                 "proof": proof_path, "proved": self.proof.is_some(), "none_with": self.switches_ruled_out,
@@ -137,7 +139,7 @@ impl SimplificationReport {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
         };
-        let Tally { executions, rounds, .. } = self.tally;
+        let SimplificationStats { executions, rounds, .. } = self.stats;
         let _ = writeln!(
             text,
             "took     {}{resumed}, {}, {:.2} s",

@@ -186,7 +186,7 @@ impl HuntResult {
                 explore::strategy_name(&self.found.plan),
                 search.elapsed.as_secs_f64(),
                 reduction(&before, &left),
-                output::counted(self.simplification.tally.executions, "run"),
+                output::counted(self.simplification.stats.executions, "run"),
                 self.simplification.elapsed.as_secs_f64(),
                 self.simplification.stopped_text(),
             ),
@@ -220,7 +220,7 @@ impl HuntResult {
             "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.simplification.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
-            "cause": self.cause(), "executions": self.simplification.tally.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice,
+            "cause": self.cause(), "executions": self.simplification.stats.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice,
         })
     }
 }

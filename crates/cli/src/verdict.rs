@@ -68,7 +68,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
             || error.is::<unsnarl_trace::std_format::StdError>()
             || error.is::<InconsistentTrace>()
             || error.is::<UnusableError>()
-            || error.is::<unsnarl_predict::Flaw>()
+            || error.is::<unsnarl_predict::TraceInconsistency>()
             || error.is::<unsnarl_pack::Error>()
             || error.is::<std::io::Error>()
     };

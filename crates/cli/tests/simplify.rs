@@ -165,11 +165,11 @@ fn proof_can_be_verified() {
     let (output_text, _) = place.exits(0, &["verify", "simple.snarl"]);
     assert!(output_text.starts_with("the proof holds"), "{output_text}");
     assert_eq!(place.json(0, &["verify", "simple.snarl", "--json"])["holds"], true);
-    // A certificate of another trace, and one with other states.
+    // A proof of another trace, and one with other states.
     let (output_text, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
     assert!(output_text.contains("prove this one again"), "{output_text}");
     let proof = place.path("simple.proof");
-    let text = fs::read_to_string(&proof).expect("a certificate");
+    let text = fs::read_to_string(&proof).expect("a proof");
     let states = serde_json::from_str::<Value>(&text).expect("JSON")["states"].as_u64().expect("a number");
     fs::write(&proof, text.replace(&format!("\"states\": {states}"), "\"states\": 1"))
         .expect("it can be written");

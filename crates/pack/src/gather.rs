@@ -15,7 +15,7 @@ use unsnarl_symbols::Symbols;
 pub struct PackOptions {
     /// Files and directories that the program reads.
     pub inputs: Vec<PathBuf>,
-    /// The certificate of the trace.
+    /// The proof of the trace.
     pub proof: Option<PathBuf>,
     /// Drop the environment except for variables that locate programs and determine the locale.
     pub bare: bool,

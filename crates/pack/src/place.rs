@@ -15,7 +15,7 @@ use unsnarl_symbols::{build_id, is_system};
 pub struct UnpackedPack {
     /// The trace, with the paths of this machine.
     pub trace: Trace,
-    /// The included certificate.
+    /// The included proof.
     pub proof: Option<PathBuf>,
     /// True if the pack's own libraries are used, because this machine's are missing or differ.
     pub own_libraries: bool,

@@ -96,7 +96,7 @@ pub fn confirm_deadlock<R: WitnessRunner>(
     deadlock: &PredictedDeadlock,
     runner: &mut R,
 ) -> Result<ConfirmationResult, R::Error> {
-    let threads: Vec<ThreadIx> = deadlock.circle.iter().map(|waits| waits.thread).collect();
+    let threads: Vec<ThreadIx> = deadlock.cycle.iter().map(|waits| waits.thread).collect();
     let plan = |fidelity| deadlock.witness.plan(trace, fidelity);
     confirm(&plan, runner, &|run| has_deadlock(trace, run, &threads))
 }

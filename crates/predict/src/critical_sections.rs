@@ -11,7 +11,7 @@ pub(crate) struct CriticalSections {
     /// By thread: its acquisitions in order, each with the lock.
     pub(crate) of_thread: Vec<Vec<(u32, u32)>>,
     /// By acquiring step: the releasing step.
-    gives_back: Vec<u32>,
+    release_of: Vec<u32>,
 }
 
 /// The acquisitions of one lock by one thread, in order.
@@ -27,14 +27,14 @@ impl CriticalSections {
         let mut critical_sections = Self {
             locks: Vec::new(),
             of_thread: vec![Vec::new(); model.threads.len()],
-            gives_back: vec![crate::model::NONE; model.steps.len()],
+            release_of: vec![crate::model::NONE; model.steps.len()],
         };
         critical_sections.locks.resize_with(model.locks.len(), Vec::new);
         let mut open: crate::hash::Map<(u32, u32), u32> = crate::hash::Map::default();
         for (step, number) in model.steps.iter().zip(0..) {
             let thread = step.thread;
             match step.action {
-                StepAction::Takes { lock, shared, .. } => {
+                StepAction::Acquires { lock, shared, .. } => {
                     critical_sections.of_thread[thread.index()].push((step.at, lock));
                     let all = &mut critical_sections.locks[lock as usize];
                     let mine = all.iter().position(|by| by.thread == thread).unwrap_or_else(|| {
@@ -45,9 +45,9 @@ impl CriticalSections {
                     list.push(number);
                     open.insert((thread.0.into(), lock), number);
                 }
-                StepAction::Gives { lock, .. } => {
-                    if let Some(taking) = open.remove(&(thread.0.into(), lock)) {
-                        critical_sections.gives_back[taking as usize] = number;
+                StepAction::Releases { lock, .. } => {
+                    if let Some(acquisition) = open.remove(&(thread.0.into(), lock)) {
+                        critical_sections.release_of[acquisition as usize] = number;
                     }
                 }
                 _ => {}
@@ -62,8 +62,8 @@ impl CriticalSections {
     }
 
     /// Returns the step that releases what this step acquires, if any.
-    pub(crate) fn gives_back(&self, taking: u32) -> Option<u32> {
-        Some(self.gives_back[taking as usize]).filter(|&step| step != crate::model::NONE)
+    pub(crate) fn release_of(&self, acquisition: u32) -> Option<u32> {
+        Some(self.release_of[acquisition as usize]).filter(|&step| step != crate::model::NONE)
     }
 }
 

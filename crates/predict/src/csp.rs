@@ -7,8 +7,8 @@
 //! that terminate, but its own never do, so every program would fail; here `LIVE` follows the threads.
 
 use crate::{
-    flaw::Flaw,
-    model::{Model, ModelStep, Reads, StepAction, SyncState},
+    model::{Model, ModelStep, ReadRule, StepAction, SyncState},
+    trace_inconsistency::TraceInconsistency,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,8 +30,8 @@ pub fn export(
     events: &[Event],
     start: &SyncState,
     name: &mut dyn FnMut(u64) -> String,
-) -> Result<String, Flaw> {
-    let model = Model::of(events, start, Reads::Free)?;
+) -> Result<String, TraceInconsistency> {
+    let model = Model::of(events, start, ReadRule::Free)?;
     let dependencies = Dependency::all(&model, events);
     Ok(CspText { model: &model, events, dependencies }.whole(name))
 }
@@ -179,10 +179,10 @@ impl CspText<'_> {
     fn step(&self, step: &ModelStep, text: &mut String) {
         let ThreadIx(thread) = step.thread;
         let _ = match step.action {
-            StepAction::Takes { lock, shared: false, .. } => write!(text, "lock.t{thread}.m{lock} -> "),
-            StepAction::Takes { lock, shared: true, .. } => write!(text, "rlock.t{thread}.m{lock} -> "),
-            StepAction::Gives { lock, shared: false } => write!(text, "unlock.t{thread}.m{lock} -> "),
-            StepAction::Gives { lock, shared: true } => write!(text, "runlock.t{thread}.m{lock} -> "),
+            StepAction::Acquires { lock, shared: false, .. } => write!(text, "lock.t{thread}.m{lock} -> "),
+            StepAction::Acquires { lock, shared: true, .. } => write!(text, "rlock.t{thread}.m{lock} -> "),
+            StepAction::Releases { lock, shared: false } => write!(text, "unlock.t{thread}.m{lock} -> "),
+            StepAction::Releases { lock, shared: true } => write!(text, "runlock.t{thread}.m{lock} -> "),
             StepAction::Access { writes, .. } => {
                 let word = if writes { "write" } else { "read" };
                 let objects: BTreeSet<u32> = self

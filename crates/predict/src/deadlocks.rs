@@ -19,12 +19,13 @@ use crate::{
     witness::{Window, Witness},
 };
 use unsnarl_model::{SiteIx, ThreadIx};
+use unsnarl_semantics::{HeldLock, LockMode};
 
 /// A cycle of threads that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictedDeadlock {
     /// The threads, each waiting for the next, the last for the first.
-    pub circle: Vec<WaitingThread>,
+    pub cycle: Vec<WaitingThread>,
     /// The reordering that leads there.
     pub witness: Witness,
 }
@@ -113,7 +114,7 @@ fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
     let mut numbers: Map<(u64, u64, RequestTarget), usize> = Map::default();
     for (step, number) in model.steps.iter().zip(0..) {
         let target = match step.action {
-            StepAction::Takes { lock, shared, blocks: true } => Some(RequestTarget::Lock(lock, shared)),
+            StepAction::Acquires { lock, shared, waits: true } => Some(RequestTarget::Lock(lock, shared)),
             StepAction::Joins(thread) => Some(RequestTarget::End(thread)),
             _ => None,
         };
@@ -139,18 +140,18 @@ fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
 
 /// Returns, for each request, the requests that it may wait for.
 fn successors(model: &Model, requests: &[WaitRequest]) -> Vec<Vec<usize>> {
-    let mut holders: Map<u32, Vec<(usize, bool)>> = Map::default();
+    let mut holders: Map<u32, Vec<(usize, LockMode)>> = Map::default();
     let mut of_thread: Map<u16, Vec<usize>> = Map::default();
     for (at, request) in requests.iter().enumerate() {
         of_thread.entry(request.thread.0).or_default().push(at);
-        for &(lock, shared) in model.locksets.of(request.held) {
-            holders.entry(lock).or_default().push((at, shared));
+        for &HeldLock { lock, mode } in model.locksets.of(request.held) {
+            holders.entry(lock).or_default().push((at, mode));
         }
     }
     let waits_for = |request: &WaitRequest| match request.target {
         RequestTarget::Lock(lock, shared) => {
             let all = holders.get(&lock).into_iter().flatten();
-            all.filter(|&&(_, too)| !(shared && too)).map(|&(at, _)| at).collect()
+            all.filter(|&&(_, mode)| !shared || mode == LockMode::Exclusive).map(|&(at, _)| at).collect()
         }
         RequestTarget::End(thread) => of_thread.get(&thread.0).cloned().unwrap_or_default(),
         RequestTarget::Done(step) => {
@@ -190,7 +191,7 @@ impl CycleSearch<'_> {
         for &next in &self.next[last] {
             if next == first {
                 if self.path.len() > 1 {
-                    self.circle(findings);
+                    self.check_cycle(findings);
                 }
             } else if next > first && self.path.len() < LONGEST && self.fits(next) && self.left > 0 {
                 self.left -= 1;
@@ -210,30 +211,30 @@ impl CycleSearch<'_> {
         })
     }
 
-    fn circle(&self, findings: &mut Findings) {
+    fn check_cycle(&self, findings: &mut Findings) {
         let model = self.search.model;
-        let circle: Vec<&WaitRequest> = self.path.iter().map(|&at| &self.requests[at]).collect();
-        let places = ErrorSites::new(circle.iter().map(|request| request.site).collect());
+        let cycle: Vec<&WaitRequest> = self.path.iter().map(|&at| &self.requests[at]).collect();
+        let places = ErrorSites::new(cycle.iter().map(|request| request.site).collect());
         if findings.is_settled(&places) {
             return;
         }
         findings.suspect(&places, model.reads);
-        findings.figures.circles += 1;
-        let lists: Vec<&[u32]> = circle.iter().map(|request| request.steps.as_slice()).collect();
+        findings.figures.cycles += 1;
+        let lists: Vec<&[u32]> = cycle.iter().map(|request| request.steps.as_slice()).collect();
         let Searcher { order, critical_sections, .. } = *self.search;
         let meeting = sync_preserving::first_meeting(model, order, critical_sections, &lists);
-        if let Some((targets, ideal)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
+        if let Some((targets, frontier)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
             findings.figures.sync_preserving += 1;
-            let witness = Witness::in_trace_order(model, self.window, &ideal, &targets);
-            return self.found(places, &circle, witness, &targets, findings);
+            let witness = Witness::in_trace_order(model, self.window, &frontier, &targets);
+            return self.found(places, &cycle, witness, &targets, findings);
         }
         let mut left = findings.budget(&places, model.reads, self.budget);
         match self.choose(&lists, &mut Vec::new(), &mut left) {
             SearchResult::Found(mut steps) => {
-                let targets = steps.split_off(steps.len() - circle.len());
+                let targets = steps.split_off(steps.len() - cycle.len());
                 findings.figures.searched += 1;
                 let witness = Witness::thread_by_thread(model, self.window, &steps, &targets);
-                self.found(places, &circle, witness, &targets, findings);
+                self.found(places, &cycle, witness, &targets, findings);
             }
             SearchResult::Impossible => findings.spent(places, model.reads, left),
             SearchResult::Undecided => findings.undecided(places, model.reads),
@@ -286,13 +287,13 @@ impl CycleSearch<'_> {
     fn found(
         &self,
         places: ErrorSites,
-        circle: &[&WaitRequest],
+        cycle: &[&WaitRequest],
         witness: Witness,
         targets: &[u32],
         findings: &mut Findings,
     ) {
         let model = self.search.model;
-        let waits = circle.iter().zip(targets).map(|(request, &target)| WaitingThread {
+        let waits = cycle.iter().zip(targets).map(|(request, &target)| WaitingThread {
             thread: request.thread,
             event: self.window.first + u64::from(model.step(target).event),
             site: request.site,
@@ -300,7 +301,7 @@ impl CycleSearch<'_> {
                 .locksets
                 .of(request.held)
                 .iter()
-                .map(|&(lock, _)| model.locks[lock as usize])
+                .map(|held| model.locks[held.lock as usize])
                 .collect(),
             target: match request.target {
                 RequestTarget::Lock(lock, _) => WaitTarget::Lock(model.locks[lock as usize]),
@@ -310,6 +311,6 @@ impl CycleSearch<'_> {
                 }
             },
         });
-        findings.deadlock(places, PredictedDeadlock { circle: waits.collect(), witness });
+        findings.deadlock(places, PredictedDeadlock { cycle: waits.collect(), witness });
     }
 }

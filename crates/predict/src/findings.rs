@@ -1,6 +1,6 @@
 //! The findings, the settled sites, and the statistics.
 
-use crate::{deadlocks::PredictedDeadlock, model::Reads, races::PredictedRace};
+use crate::{deadlocks::PredictedDeadlock, model::ReadRule, races::PredictedRace};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::SiteIx;
 
@@ -50,7 +50,7 @@ pub struct Statistics {
     /// The number of pairs of sites that pass the filter.
     pub candidates: u64,
     /// The number of cycles of requests.
-    pub circles: u64,
+    pub cycles: u64,
     /// The number of witnesses that keep the order of critical sections.
     pub sync_preserving: u64,
     /// The number of witnesses that needed a search.
@@ -65,7 +65,7 @@ pub(crate) struct Findings {
     pub(crate) figures: Statistics,
     settled: BTreeSet<ErrorSites>,
     suspects: BTreeSet<ErrorSites>,
-    open: BTreeMap<(ErrorSites, Reads), SearchBudget>,
+    open: BTreeMap<(ErrorSites, ReadRule), SearchBudget>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl Findings {
         self.settled.contains(places)
     }
 
-    pub(crate) fn suspect(&mut self, places: &ErrorSites, _reads: Reads) {
+    pub(crate) fn suspect(&mut self, places: &ErrorSites, _reads: ReadRule) {
         if !self.suspects.contains(places) {
             self.suspects.insert(places.clone());
             self.figures.candidates += 1;
@@ -87,7 +87,7 @@ impl Findings {
     }
 
     /// Returns the remaining budget for these sites.
-    pub(crate) fn budget(&self, places: &ErrorSites, reads: Reads, whole: u64) -> u64 {
+    pub(crate) fn budget(&self, places: &ErrorSites, reads: ReadRule, whole: u64) -> u64 {
         match self.open.get(&(places.clone(), reads)) {
             Some(&SearchBudget::Left(left)) => left,
             Some(SearchBudget::UsedUp) => 0,
@@ -95,11 +95,11 @@ impl Findings {
         }
     }
 
-    pub(crate) fn spent(&mut self, places: ErrorSites, reads: Reads, left: u64) {
+    pub(crate) fn spent(&mut self, places: ErrorSites, reads: ReadRule, left: u64) {
         self.open.insert((places, reads), SearchBudget::Left(left));
     }
 
-    pub(crate) fn undecided(&mut self, places: ErrorSites, reads: Reads) {
+    pub(crate) fn undecided(&mut self, places: ErrorSites, reads: ReadRule) {
         self.open.insert((places, reads), SearchBudget::UsedUp);
     }
 
@@ -114,7 +114,7 @@ impl Findings {
     }
 
     /// Returns the sites whose budget was exhausted without a finding.
-    pub(crate) fn undecided_sites(&self, reads_mode: Reads) -> Vec<ErrorSites> {
+    pub(crate) fn undecided_sites(&self, reads_mode: ReadRule) -> Vec<ErrorSites> {
         let open = self.open.iter().filter(|((places, reads), budget)| {
             matches!(budget, SearchBudget::UsedUp) && *reads == reads_mode && !self.settled.contains(places)
         });

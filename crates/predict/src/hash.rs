@@ -6,16 +6,16 @@ use std::{
 };
 
 /// A map from numbers.
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// A set of numbers.
-pub(crate) type Set<K> = HashSet<K, BuildHasherDefault<Mix>>;
+pub(crate) type Set<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
 
 /// Multiplies and folds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mix(u64);
+pub(crate) struct NumberHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -48,12 +48,12 @@ impl Hasher for Mix {
 
 /// Returns a 128-bit hash of two smaller numbers; the parts of a state are combined by exclusive or.
 pub(crate) const fn spread(a: u64, b: u64) -> u128 {
-    const fn stir(mut x: u64) -> u64 {
+    const fn mix(mut x: u64) -> u64 {
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ x >> 31
     }
-    let low = stir(stir(a.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_add(b));
-    let high = stir(stir(a ^ 0x6a09_e667_f3bc_c909).wrapping_add(b.rotate_left(32)));
+    let low = mix(mix(a.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_add(b));
+    let high = mix(mix(a ^ 0x6a09_e667_f3bc_c909).wrapping_add(b.rotate_left(32)));
     (high as u128) << 64 | low as u128
 }

@@ -6,7 +6,7 @@
 //!
 //! - `model/`: a window of the trace as threads of steps (section 2.1)
 //! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and the remaining candidates
-//! - `lost_signals.rs`: signals that are sent before any thread waits for them
+//! - `lost_wake_ups.rs`: signals that are sent before any thread waits for them
 //! - `sync_preserving.rs`: witnesses in near-linear time that keep the order of critical sections
 //! - `search/`: witnesses by search that change it
 //! - `check.rs`: a checker of all witnesses that shares no code with the above
@@ -23,18 +23,18 @@ mod critical_sections;
 mod csp;
 mod deadlocks;
 mod findings;
-mod flaw;
 mod hash;
-mod lost_signals;
+mod lost_wake_ups;
 mod model;
 mod order;
 mod predict;
 mod races;
 mod search;
 mod sync_preserving;
+mod trace_inconsistency;
 mod witness;
 
-pub use check::{CheckedState, Checker, Illegal};
+pub use check::{CheckedState, Checker, WitnessError};
 pub use confirm::{
     ConfirmationResult, ConfirmationRun, ConfirmationVerdict, WitnessRunner, confirm_deadlock, confirm_race,
     is_same_race,
@@ -42,8 +42,8 @@ pub use confirm::{
 pub use csp::export;
 pub use deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread};
 pub use findings::{ErrorSites, Statistics, WindowProgress};
-pub use flaw::{Flaw, FlawReason};
-pub use model::{Reads, SyncState};
+pub use model::{ReadRule, SyncState};
 pub use predict::{PredictOptions, Prediction, Predictor, predict};
 pub use races::PredictedRace;
+pub use trace_inconsistency::{InconsistencyReason, TraceInconsistency};
 pub use witness::Witness;

@@ -3,12 +3,12 @@
 //! A step's clock is the number of steps of each thread that it depends on: those before it in its own
 //! thread, its needs, the writes that it sees, and everything that these depend on. Locks play no part: the
 //! order of critical sections is open. This is the weakened happens-before of section 3, and for
-//! [`Reads::Same`](crate::Reads::Same) the order of Mathur et al. (POPL 2021) that their closure starts from.
+//! [`ReadRule::Same`](crate::ReadRule::Same) the order of Mathur et al. (POPL 2021) that their closure starts from.
 
 use crate::model::{INITIAL, Model, ModelStep, NONE};
 
-/// The number of steps of each thread.
-pub(crate) type Ideal = Vec<u32>;
+/// A frontier of an execution: the number of steps of each thread before it.
+pub(crate) type Frontier = Vec<u32>;
 
 /// The clocks of all steps.
 #[derive(Debug)]
@@ -72,28 +72,28 @@ impl MustHappenBefore {
         &self.pool[from..from + self.threads]
     }
 
-    /// Extends an ideal by the step and all its dependences.
-    pub(crate) fn include(&self, model: &Model, ideal: &mut Ideal, number: u32) -> bool {
+    /// Extends a frontier by the step and all its dependences.
+    pub(crate) fn include(&self, model: &Model, frontier: &mut Frontier, number: u32) -> bool {
         let step = model.step(number);
         let me = step.thread.index();
-        if ideal[me] > step.at {
+        if frontier[me] > step.at {
             return false;
         }
-        raise(ideal, self.clock(number), me);
-        ideal[me] = step.at + 1;
+        raise(frontier, self.clock(number), me);
+        frontier[me] = step.at + 1;
         true
     }
 
-    /// Extends an ideal so that the step comes next in its thread and is enabled: with everything before it
+    /// Extends a frontier so that the step comes next in its thread and is enabled: with everything before it
     /// and its needs; the writes that it sees are open.
-    pub(crate) fn bring_to(&self, model: &Model, ideal: &mut Ideal, number: u32) {
+    pub(crate) fn extend_to(&self, model: &Model, frontier: &mut Frontier, number: u32) {
         let step = model.step(number);
         let me = step.thread.index();
         if step.at > 0 {
-            self.include(model, ideal, model.threads[me][step.at as usize - 1]);
+            self.include(model, frontier, model.threads[me][step.at as usize - 1]);
         }
         for &needed in model.needs_to_come_next(step) {
-            self.include(model, ideal, needed);
+            self.include(model, frontier, needed);
         }
     }
 
@@ -116,8 +116,8 @@ impl MustHappenBefore {
     }
 }
 
-fn raise(ideal: &mut Ideal, clock: &[u32], but: usize) {
-    for (thread, (mine, &needed)) in ideal.iter_mut().zip(clock).enumerate() {
+fn raise(frontier: &mut Frontier, clock: &[u32], but: usize) {
+    for (thread, (mine, &needed)) in frontier.iter_mut().zip(clock).enumerate() {
         if thread != but && needed > *mine {
             *mine = needed;
         }

@@ -1,16 +1,16 @@
 //! The analysis, window by window: model, filter, witnesses.
 
 use crate::{
-    check::{CheckedState, Checker, Illegal},
+    check::{CheckedState, Checker, WitnessError},
     critical_sections::CriticalSections,
     deadlocks::{self, PredictedDeadlock},
     findings::{ErrorSites, Findings, Statistics, WindowProgress},
-    flaw::Flaw,
-    lost_signals,
-    model::{Model, Reads, SyncState},
+    lost_wake_ups,
+    model::{Model, ReadRule, SyncState},
     order::MustHappenBefore,
     races::{self, PredictedRace},
     search::{Classes, Searcher},
+    trace_inconsistency::TraceInconsistency,
     witness::Window,
 };
 use unsnarl_model::{Event, Trace};
@@ -76,7 +76,11 @@ impl Predictor {
     ///
     /// # Errors
     /// Returns an error if an event contradicts an earlier one.
-    pub fn push(&mut self, mut events: &[Event], watch: &mut dyn FnMut(WindowProgress)) -> Result<(), Flaw> {
+    pub fn push(
+        &mut self,
+        mut events: &[Event],
+        watch: &mut dyn FnMut(WindowProgress),
+    ) -> Result<(), TraceInconsistency> {
         let Some(size) = self.options.window.map(|size| size.max(2)) else {
             self.pending.extend_from_slice(events);
             return Ok(());
@@ -100,22 +104,26 @@ impl Predictor {
     ///
     /// # Errors
     /// Returns an error if one of the last events contradicts an earlier one.
-    pub fn finish(mut self, watch: &mut dyn FnMut(WindowProgress)) -> Result<Prediction, Flaw> {
+    pub fn finish(mut self, watch: &mut dyn FnMut(WindowProgress)) -> Result<Prediction, TraceInconsistency> {
         let rest = std::mem::take(&mut self.pending);
         if !rest.is_empty() {
             self.window(&rest, watch)?;
         }
         let Findings { races, deadlocks, figures, .. } = &self.findings;
         let (races, deadlocks, figures) = (races.clone(), deadlocks.clone(), *figures);
-        let reads = if self.options.free_reads { Reads::Free } else { Reads::Same };
+        let reads = if self.options.free_reads { ReadRule::Free } else { ReadRule::Same };
         Ok(Prediction { races, deadlocks, undecided: self.findings.undecided_sites(reads), figures })
     }
 
-    fn window(&mut self, events: &[Event], watch: &mut dyn FnMut(WindowProgress)) -> Result<(), Flaw> {
+    fn window(
+        &mut self,
+        events: &[Event],
+        watch: &mut dyn FnMut(WindowProgress),
+    ) -> Result<(), TraceInconsistency> {
         let window = Window::of(self.state.events(), events);
-        self.look(&window, Reads::Same, watch)?;
+        self.look(&window, ReadRule::Same, watch)?;
         if self.options.free_reads {
-            self.look(&window, Reads::Free, watch)?;
+            self.look(&window, ReadRule::Free, watch)?;
         }
         for event in events {
             self.state.step(event)?;
@@ -129,12 +137,12 @@ impl Predictor {
     fn look(
         &mut self,
         window: &Window<'_>,
-        reads: Reads,
+        reads: ReadRule,
         watch: &mut dyn FnMut(WindowProgress),
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), TraceInconsistency> {
         let model = Model::of(window.events, &self.state, reads)?;
         let figures = &mut self.findings.figures;
-        if reads == Reads::Same {
+        if reads == ReadRule::Same {
             figures.events += window.events.len() as u64;
             figures.reduced += model.steps.len() as u64;
             figures.synchronising += model.synchronising;
@@ -154,7 +162,7 @@ impl Predictor {
         races::races(&search, window, &self.options, &mut self.findings, watch);
         deadlocks::deadlocks(&search, window, &self.options, &mut self.findings);
         if self.options.free_reads {
-            lost_signals::signals(&search, window, &self.options, &mut self.findings);
+            lost_wake_ups::signals(&search, window, &self.options, &mut self.findings);
         }
         // Nothing is reported that the independent checker has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;
@@ -172,7 +180,7 @@ impl Predictor {
     }
 }
 
-fn keep_approved<T>(all: &mut Vec<T>, old: usize, check: impl Fn(&T) -> Result<(), Illegal>) {
+fn keep_approved<T>(all: &mut Vec<T>, old: usize, check: impl Fn(&T) -> Result<(), WitnessError>) {
     for finding in all.split_off(old) {
         let checked = check(&finding);
         debug_assert!(checked.is_ok(), "{checked:?}");
@@ -190,7 +198,7 @@ pub fn predict(
     trace: &Trace,
     options: &PredictOptions,
     watch: &mut dyn FnMut(WindowProgress),
-) -> Result<Prediction, Flaw> {
+) -> Result<Prediction, TraceInconsistency> {
     let mut predictor = Predictor::new(*options);
     predictor.push(&trace.events, watch)?;
     predictor.finish(watch)

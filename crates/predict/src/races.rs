@@ -6,7 +6,7 @@
 
 use crate::{
     findings::{ErrorSites, Findings, WindowProgress},
-    model::{Model, Reads, StepAction},
+    model::{Model, ReadRule, StepAction},
     predict::PredictOptions,
     search::{SearchResult, Searcher},
     sync_preserving,
@@ -32,7 +32,7 @@ pub struct PredictedRace {
 
 /// Accesses of a thread to a cell from one site, with the same locks held.
 #[derive(Debug)]
-struct Group {
+struct AccessGroup {
     thread: ThreadIx,
     site: SiteIx,
     held: u32,
@@ -106,8 +106,8 @@ fn by_cell(model: &Model) -> Vec<(u32, Vec<u32>)> {
     cells.map(|cell| (cell[0].0, cell.iter().map(|&(_, step)| step).collect())).collect()
 }
 
-fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups(model: &Model, steps: &[u32]) -> Vec<AccessGroup> {
+    let mut groups: Vec<AccessGroup> = Vec::new();
     let mut numbers: crate::hash::Map<(u64, u64), usize> = crate::hash::Map::default();
     for &number in steps {
         let step = model.step(number);
@@ -117,7 +117,7 @@ fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
             (u64::from(step.thread.0) << 32 | u64::from(step.site.0), u64::from(step.held) << 8 | flags);
         let group = *numbers.entry(key).or_insert_with(|| {
             let (thread, site, held) = (step.thread, step.site, step.held);
-            groups.push(Group { thread, site, held, writes, atomic, own_stack, steps: Vec::new() });
+            groups.push(AccessGroup { thread, site, held, writes, atomic, own_stack, steps: Vec::new() });
             groups.len() - 1
         });
         groups[group].steps.push(number);
@@ -126,7 +126,7 @@ fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
 }
 
 /// Returns whether two accesses of these groups would be a race that no lock prevents.
-fn suspicious(model: &Model, a: &Group, b: &Group) -> bool {
+fn suspicious(model: &Model, a: &AccessGroup, b: &AccessGroup) -> bool {
     a.thread != b.thread
         && (a.writes || b.writes)
         && !(a.atomic && b.atomic)
@@ -135,7 +135,7 @@ fn suspicious(model: &Model, a: &Group, b: &Group) -> bool {
 }
 
 /// Returns whether there are two unordered accesses.
-fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
+fn meets(search: &Searcher<'_>, a: &AccessGroup, b: &AccessGroup) -> bool {
     let (mut i, mut j) = (0, 0);
     while let (Some(&x), Some(&y)) = (a.steps.get(i), b.steps.get(j)) {
         if search.order.behind(search.model, x, y) {
@@ -151,17 +151,22 @@ fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
 
 /// Returns witnesses for later accesses of the two groups: which of them the program follows depends on
 /// earlier reads.
-fn others(search: &Searcher<'_>, window: &Window<'_>, [a, b]: [&Group; 2], first: &Witness) -> Vec<Witness> {
+fn others(
+    search: &Searcher<'_>,
+    window: &Window<'_>,
+    [a, b]: [&AccessGroup; 2],
+    first: &Witness,
+) -> Vec<Witness> {
     let Searcher { model, order, critical_sections, .. } = *search;
     let (m, n) = (a.steps.len(), b.steps.len());
     let mut all = vec![first.clone()];
     for (from, to) in [(m - 1, 0), (0, n - 1), (m / 2, n / 2), (m - 1, n - 1)] {
         let lists = [&a.steps[from..], &b.steps[to..]];
-        if let Some((mut targets, ideal)) =
+        if let Some((mut targets, frontier)) =
             sync_preserving::first_meeting(model, order, critical_sections, &lists)
         {
             targets.sort_unstable();
-            let witness = Witness::in_trace_order(model, window, &ideal, &targets);
+            let witness = Witness::in_trace_order(model, window, &frontier, &targets);
             if !all.contains(&witness) {
                 all.push(witness);
             }
@@ -173,7 +178,7 @@ fn others(search: &Searcher<'_>, window: &Window<'_>, [a, b]: [&Group; 2], first
 fn witness_of(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    [a, b]: [&Group; 2],
+    [a, b]: [&AccessGroup; 2],
     addr: u64,
     places: ErrorSites,
     mut left: u64,
@@ -189,13 +194,13 @@ fn witness_of(
         let sides = accesses.map(|number| window.events[(number - window.first) as usize]);
         PredictedRace { addr, accesses, sides, witness, others: Vec::new() }
     };
-    if let Some((targets, ideal)) =
+    if let Some((targets, frontier)) =
         sync_preserving::first_meeting(model, order, critical_sections, &[&a.steps, &b.steps])
     {
         findings.figures.sync_preserving += 1;
-        let witness = Witness::in_trace_order(model, window, &ideal, &ordered_pair(targets));
+        let witness = Witness::in_trace_order(model, window, &frontier, &ordered_pair(targets));
         let mut race = make_race(witness);
-        if model.reads == Reads::Free {
+        if model.reads == ReadRule::Free {
             race.others = others(search, window, [a, b], &race.witness);
         }
         return findings.race(places, race);

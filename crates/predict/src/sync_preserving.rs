@@ -11,7 +11,7 @@
 use crate::{
     critical_sections::{CriticalSections, LockUses, last_within},
     model::Model,
-    order::{Ideal, MustHappenBefore},
+    order::{Frontier, MustHappenBefore},
 };
 
 /// The closure of some steps.
@@ -21,9 +21,9 @@ pub(crate) struct Closure<'m> {
     order: &'m MustHappenBefore,
     critical_sections: &'m CriticalSections,
     /// The closure so far.
-    pub(crate) ideal: Ideal,
+    pub(crate) frontier: Frontier,
     /// By thread: the number of its acquisitions in the closure.
-    takings: Vec<usize>,
+    acquisitions: Vec<usize>,
     /// Locks with new acquisitions in the closure.
     dirty_locks: Vec<u32>,
     /// By lock: whether it is in that list.
@@ -42,8 +42,8 @@ impl<'m> Closure<'m> {
             model,
             order,
             critical_sections,
-            ideal: model.given.clone(),
-            takings: vec![0; model.threads.len()],
+            frontier: model.given.clone(),
+            acquisitions: vec![0; model.threads.len()],
             dirty_locks: Vec::new(),
             is_dirty: vec![false; model.locks.len()],
             stuck: false,
@@ -53,31 +53,31 @@ impl<'m> Closure<'m> {
     }
 
     /// Adds everything needed for a step to come next in its thread.
-    pub(crate) fn bring_to(&mut self, number: u32) {
-        self.order.bring_to(self.model, &mut self.ideal, number);
+    pub(crate) fn extend_to(&mut self, number: u32) {
+        self.order.extend_to(self.model, &mut self.frontier, number);
         self.settle();
     }
 
     /// Adds a step.
     pub(crate) fn include(&mut self, number: u32) {
-        self.order.include(self.model, &mut self.ideal, number);
+        self.order.include(self.model, &mut self.frontier, number);
         self.settle();
     }
 
     /// Returns whether the step is in the closure.
     pub(crate) fn has(&self, number: u32) -> bool {
         let step = self.model.step(number);
-        self.ideal[step.thread.index()] > step.at
+        self.frontier[step.thread.index()] > step.at
     }
 
     fn settle(&mut self) {
         loop {
-            for thread in 0..self.ideal.len() {
+            for thread in 0..self.frontier.len() {
                 let all = &self.critical_sections.of_thread[thread];
-                while let Some(&(at, lock)) = all.get(self.takings[thread])
-                    && at < self.ideal[thread]
+                while let Some(&(at, lock)) = all.get(self.acquisitions[thread])
+                    && at < self.frontier[thread]
                 {
-                    self.takings[thread] += 1;
+                    self.acquisitions[thread] += 1;
                     if !std::mem::replace(&mut self.is_dirty[lock as usize], true) {
                         self.dirty_locks.push(lock);
                     }
@@ -95,26 +95,27 @@ impl<'m> Closure<'m> {
     /// Completes all critical sections of a lock but the last.
     fn complete(&mut self, lock: u32) {
         let model = self.model;
-        let within =
-            |ideal: &Ideal, by: &LockUses, list: &[u32]| last_within(model, list, ideal[by.thread.index()]);
+        let within = |frontier: &Frontier, by: &LockUses, list: &[u32]| {
+            last_within(model, list, frontier[by.thread.index()])
+        };
         let all = self.critical_sections.of_lock(lock);
         // The latest two of different threads: of all acquisitions, and of the exclusive ones.
-        let mut any = Latest::default();
-        let mut latest_exclusive = Latest::default();
+        let mut any = LatestSteps::default();
+        let mut latest_exclusive = LatestSteps::default();
         for (user, by) in all.iter().enumerate() {
-            let exclusive = within(&self.ideal, by, &by.exclusive);
-            any.add(user, exclusive.max(within(&self.ideal, by, &by.shared)));
+            let exclusive = within(&self.frontier, by, &by.exclusive);
+            any.add(user, exclusive.max(within(&self.frontier, by, &by.shared)));
             latest_exclusive.add(user, exclusive);
         }
         for (user, by) in all.iter().enumerate() {
-            let exclusive =
-                within(&self.ideal, by, &by.exclusive).filter(|&own| any.latest_excluding(user) > Some(own));
-            let shared = within(&self.ideal, by, &by.shared)
+            let exclusive = within(&self.frontier, by, &by.exclusive)
+                .filter(|&own| any.latest_excluding(user) > Some(own));
+            let shared = within(&self.frontier, by, &by.shared)
                 .filter(|&own| latest_exclusive.latest_excluding(user) > Some(own));
-            for taking in exclusive.into_iter().chain(shared) {
-                match self.critical_sections.gives_back(taking) {
-                    Some(giving) => {
-                        self.order.include(model, &mut self.ideal, giving);
+            for acquisition in exclusive.into_iter().chain(shared) {
+                match self.critical_sections.release_of(acquisition) {
+                    Some(release) => {
+                        self.order.include(model, &mut self.frontier, release);
                     }
                     None => self.stuck = true,
                 }
@@ -125,12 +126,12 @@ impl<'m> Closure<'m> {
 
 /// The latest step, and the latest of another thread.
 #[derive(Default)]
-struct Latest {
+struct LatestSteps {
     first: Option<(u32, usize)>,
     second: Option<u32>,
 }
 
-impl Latest {
+impl LatestSteps {
     fn add(&mut self, user: usize, step: Option<u32>) {
         let Some(step) = step else { return };
         match self.first {
@@ -157,7 +158,7 @@ pub(crate) fn first_meeting(
     order: &MustHappenBefore,
     critical_sections: &CriticalSections,
     lists: &[&[u32]],
-) -> Option<(Vec<u32>, Ideal)> {
+) -> Option<(Vec<u32>, Frontier)> {
     let mut at = vec![0; lists.len()];
     let mut closure = Closure::new(model, order, critical_sections);
     loop {
@@ -165,7 +166,7 @@ pub(crate) fn first_meeting(
         for (list, &at) in lists.iter().zip(&at) {
             chosen.push(*list.get(at)?);
         }
-        chosen.iter().for_each(|&step| closure.bring_to(step));
+        chosen.iter().for_each(|&step| closure.extend_to(step));
         if closure.stuck {
             return None;
         }
@@ -173,7 +174,7 @@ pub(crate) fn first_meeting(
         match passed {
             // Every later choice of the others depends on it too.
             Some(list) => at[list] += 1,
-            None => return Some((chosen, closure.ideal)),
+            None => return Some((chosen, closure.frontier)),
         }
     }
 }

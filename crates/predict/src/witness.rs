@@ -1,8 +1,8 @@
 //! Witnesses: reorderings of a window's events that lead to an error.
 
 use crate::{
-    model::{Model, NONE, Reads},
-    order::Ideal,
+    model::{Model, NONE, ReadRule},
+    order::Frontier,
 };
 use unsnarl_model::{Event, Fidelity, Op, Plan, Policy, Prefix, Schedule, ThreadIx, Trace};
 
@@ -16,7 +16,7 @@ pub struct Witness {
     /// The events that come next: the accesses that race, or the operations that wait for each other.
     pub meet: Vec<u64>,
     /// The writes that its reads may see.
-    pub reads: Reads,
+    pub reads: ReadRule,
     runs: WitnessOrder,
 }
 
@@ -30,15 +30,21 @@ enum WitnessOrder {
 }
 
 impl Witness {
-    /// Builds the witness of an ideal in the order of the trace, up to the targets.
-    pub(crate) fn in_trace_order(model: &Model, window: &Window<'_>, ideal: &Ideal, targets: &[u32]) -> Self {
+    /// Builds the witness of a frontier in the order of the trace, up to the targets.
+    pub(crate) fn in_trace_order(
+        model: &Model,
+        window: &Window<'_>,
+        frontier: &Frontier,
+        targets: &[u32],
+    ) -> Self {
         let mut counts = vec![0; window.by_thread.len()];
         for (thread, events) in window.by_thread.iter().enumerate() {
             // Up to the thread's next step: the events in between do not matter to other threads.
-            let until = match ideal[thread].checked_sub(1).filter(|_| ideal[thread] > model.given[thread]) {
-                Some(last) => end_of(model, thread, last),
-                None => 0,
-            };
+            let until =
+                match frontier[thread].checked_sub(1).filter(|_| frontier[thread] > model.given[thread]) {
+                    Some(last) => end_of(model, thread, last),
+                    None => 0,
+                };
             counts[thread] = events.partition_point(|&event| event < until) as u32;
         }
         Self::to(model, window, WitnessOrder::TraceOrder(counts), targets)

@@ -5,7 +5,7 @@ mod common;
 
 use common::{LOCKS, Rng, event};
 use unsnarl_model::{Event, Op};
-use unsnarl_predict::{CheckedState, Checker, PredictOptions, Prediction, Predictor, Reads};
+use unsnarl_predict::{CheckedState, Checker, PredictOptions, Prediction, Predictor, ReadRule};
 
 const SEMAPHORES: u64 = 200;
 const CONDITION: u64 = 300;
@@ -151,7 +151,7 @@ fn predicted(events: &[Event], window: Option<usize>) -> Prediction {
 fn check(events: &[Event], window: Option<usize>) -> (usize, usize, usize) {
     let prediction = predicted(events, window);
     let end = |first: u64| window.map_or(events.len(), |size| events.len().min(first as usize + size));
-    let with = |before: u64, reads: Reads, check: &dyn Fn(&Checker<'_>)| {
+    let with = |before: u64, reads: ReadRule, check: &dyn Fn(&Checker<'_>)| {
         let mut state = CheckedState::default();
         for event in &events[..before as usize] {
             state.step(event).expect("the trace is in order");
@@ -165,7 +165,7 @@ fn check(events: &[Event], window: Option<usize>) -> (usize, usize, usize) {
         let witness = &deadlock.witness;
         with(witness.before, witness.reads, &|checker| assert_eq!(checker.deadlock(deadlock), Ok(())));
     }
-    let free = prediction.races.iter().filter(|race| race.witness.reads == Reads::Free).count();
+    let free = prediction.races.iter().filter(|race| race.witness.reads == ReadRule::Free).count();
     (prediction.races.len(), prediction.deadlocks.len(), free)
 }
 

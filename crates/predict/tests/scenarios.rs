@@ -4,7 +4,9 @@ mod common;
 
 use common::std;
 use unsnarl_model::{Event, Flags, Op, Order, Trace};
-use unsnarl_predict::{FlawReason, PredictOptions, Prediction, Reads, WaitTarget, WaitingThread, predict};
+use unsnarl_predict::{
+    InconsistencyReason, PredictOptions, Prediction, ReadRule, WaitTarget, WaitingThread, predict,
+};
 use unsnarl_semantics::Contradiction;
 
 fn whole(trace: &Trace) -> Prediction {
@@ -46,7 +48,7 @@ fn paper_listing_races_with_free_reads() {
     let options = PredictOptions { window: None, free_reads: true, ..PredictOptions::default() };
     let prediction = look(&trace, options);
     assert_eq!(races(&trace, &prediction), [[6, 17], [6, 170], [60, 17]]);
-    assert!(prediction.races.iter().all(|race| race.witness.reads == Reads::Free));
+    assert!(prediction.races.iter().all(|race| race.witness.reads == ReadRule::Free));
 }
 
 #[test]
@@ -159,10 +161,10 @@ fn deadlock_of_three_threads_is_found() {
     let prediction = whole(&trace);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("one deadlock: {prediction:?}") };
     let mut waits: Vec<u64> =
-        deadlock.circle.iter().map(|w| trace.site(&trace.events[w.event as usize]).offset).collect();
+        deadlock.cycle.iter().map(|w| trace.site(&trace.events[w.event as usize]).offset).collect();
     waits.sort_unstable();
     assert_eq!(waits, [11, 21, 31]);
-    assert!(deadlock.circle.iter().all(|waits| waits.holds.len() == 1));
+    assert!(deadlock.cycle.iter().all(|waits| waits.holds.len() == 1));
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn gate_lock_prevents_deadlock() {
         T2|rel(g)|24");
     let prediction = whole(&trace);
     assert!(prediction.deadlocks.is_empty());
-    assert_eq!(prediction.figures.circles, 0);
+    assert_eq!(prediction.figures.cycles, 0);
 }
 
 #[test]
@@ -248,54 +250,54 @@ fn windows_know_locks_held_at_their_start() {
     assert_eq!(race.witness.before, 7);
 }
 
-fn flaw(text: &str) -> (u64, FlawReason) {
-    let flaw =
+fn inconsistency(text: &str) -> (u64, InconsistencyReason) {
+    let inconsistency =
         predict(&std(text), &PredictOptions::default(), &mut |_| {}).expect_err("it contradicts itself");
-    (flaw.event, flaw.reason)
+    (inconsistency.event, inconsistency.reason)
 }
 
 #[test]
 fn inconsistent_trace_is_rejected_with_its_event() {
     assert!(matches!(
-        flaw("T1|w(x)|1\nT1|rel(m)|2"),
-        (1, FlawReason::Contradiction(Contradiction::NotHeld(_)))
+        inconsistency("T1|w(x)|1\nT1|rel(m)|2"),
+        (1, InconsistencyReason::Contradiction(Contradiction::NotHeld(_)))
     ));
     assert!(matches!(
-        flaw("T1|acq(m)|1\nT2|acq(m)|2"),
-        (1, FlawReason::Contradiction(Contradiction::HeldByAnother { .. }))
+        inconsistency("T1|acq(m)|1\nT2|acq(m)|2"),
+        (1, InconsistencyReason::Contradiction(Contradiction::HeldByAnother { .. }))
     ));
     assert!(matches!(
-        flaw("T1|join(T7)|1"),
-        (0, FlawReason::Contradiction(Contradiction::JoinOfUnknownThread(1)))
+        inconsistency("T1|join(T7)|1"),
+        (0, InconsistencyReason::Contradiction(Contradiction::JoinOfUnknownThread(1)))
     ));
     assert!(matches!(
-        flaw("T1|wait(m)|1"),
-        (0, FlawReason::Contradiction(Contradiction::WaitWithoutLock(_)))
+        inconsistency("T1|wait(m)|1"),
+        (0, InconsistencyReason::Contradiction(Contradiction::WaitWithoutLock(_)))
     ));
     assert!(matches!(
-        flaw("T1|fork(T2)|1\nT2|w(x)|2\nT1|join(T2)|3\nT2|w(x)|4"),
-        (3, FlawReason::Contradiction(Contradiction::EventAfterJoin))
+        inconsistency("T1|fork(T2)|1\nT2|w(x)|2\nT1|join(T2)|3\nT2|w(x)|4"),
+        (3, InconsistencyReason::Contradiction(Contradiction::EventAfterJoin))
     ));
 }
 
 #[test]
 fn checker_rejects_invalid_witnesses() {
-    use unsnarl_predict::{CheckedState, Checker, Illegal};
+    use unsnarl_predict::{CheckedState, Checker, WitnessError};
     let trace = std("T1|fork(T2)|1
         T1|w(y)|2
         T2|w(y)|3
         T2|w(z)|4");
     let prediction = whole(&trace);
     let [race] = &prediction.races[..] else { panic!("one race") };
-    let checker = Checker::new(&trace.events, &CheckedState::default(), Reads::Same);
+    let checker = Checker::new(&trace.events, &CheckedState::default(), ReadRule::Same);
     assert_eq!(checker.race(race), Ok(()));
     let mut wrong = race.clone();
     wrong.accesses[1] = 3;
     wrong.witness.meet[1] = 3;
-    assert_eq!(checker.race(&wrong), Err(Illegal::NotNext(3)));
+    assert_eq!(checker.race(&wrong), Err(WitnessError::NotNext(3)));
     let mut wrong = race.clone();
     wrong.accesses.reverse();
-    assert!(matches!(checker.race(&wrong), Err(Illegal::NotAnError(_))));
+    assert!(matches!(checker.race(&wrong), Err(WitnessError::NotAnError(_))));
 }
 
 /// Predicts with free reads, to be confirmed by runs.
@@ -316,7 +318,7 @@ fn lost_signal_is_predicted_when_runs_confirm() {
     let prediction = to_be_run(SIGNAL);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
     assert!(
-        matches!(deadlock.circle[..], [WaitingThread { target: WaitTarget::Lost(_), .. }]),
+        matches!(deadlock.cycle[..], [WaitingThread { target: WaitTarget::Lost(_), .. }]),
         "{deadlock:?}"
     );
     assert_eq!(whole(&std(SIGNAL)).deadlocks, []);
@@ -349,7 +351,7 @@ fn wait_holding_lock_needed_by_signaller_deadlocks() {
         T1|rel(l)|13";
     let prediction = to_be_run(text);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
-    let target: Vec<WaitTarget> = deadlock.circle.iter().map(|waits| waits.target).collect();
+    let target: Vec<WaitTarget> = deadlock.cycle.iter().map(|waits| waits.target).collect();
     assert!(matches!(
         target[..],
         [WaitTarget::Lock(_), WaitTarget::Done(_)] | [WaitTarget::Done(_), WaitTarget::Lock(_)]

@@ -14,15 +14,15 @@ pub struct ShadowCell {
     /// writes, is plain, is on the thread's own stack.
     access_bits: u64,
     /// When, and with which locks held.
-    pub(crate) when: Moment,
+    pub(crate) when: AccessEpoch,
 }
 
 /// A thread's time and the locks it held: thread (16 bits), lockset (16), time (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(transparent)]
-pub struct Moment(u64);
+pub struct AccessEpoch(u64);
 
-impl Moment {
+impl AccessEpoch {
     pub(crate) const fn new(thread: ThreadIx, lockset: u16, time: u32) -> Self {
         Self((thread.0 as u64) << 48 | (lockset as u64) << 32 | time as u64)
     }
@@ -102,7 +102,7 @@ impl ShadowCell {
     /// Builds a cell for an operation on the bytes of `mask`. `tag` identifies the site in the caller's
     /// encoding.
     #[inline]
-    pub(crate) const fn new(op: Op, mask: u8, own_stack: bool, tag: u64, when: Moment) -> Self {
+    pub(crate) const fn new(op: Op, mask: u8, own_stack: bool, tag: u64, when: AccessEpoch) -> Self {
         let own_stack = if own_stack { OWN_STACK } else { 0 };
         Self { access_bits: (tag & TAG) | (mask as u64) << MASK | BITS[op as usize] | own_stack, when }
     }

@@ -77,7 +77,7 @@ impl VectorClock {
 
     #[cold]
     fn set_far(&mut self, ix: usize, time: u32) {
-        self.make_room(ix + 1);
+        self.grow(ix + 1);
         self.far[ix] = [time; 2];
     }
 
@@ -88,7 +88,7 @@ impl VectorClock {
         if ix < NEAR {
             self.near[ALL][ix] = epoch.time;
         } else {
-            self.make_room(ix - NEAR + 1);
+            self.grow(ix - NEAR + 1);
             self.far[ix - NEAR][ALL] = epoch.time;
         }
     }
@@ -114,7 +114,7 @@ impl VectorClock {
 
     #[cold]
     fn join_far(&mut self, relations: &[usize], other: &Self) {
-        self.make_room(other.far.len());
+        self.grow(other.far.len());
         for (mine, theirs) in self.far.iter_mut().zip(&other.far) {
             relations.iter().for_each(|&relation| mine[relation] = mine[relation].max(theirs[relation]));
         }
@@ -125,12 +125,12 @@ impl VectorClock {
     pub(crate) fn join_all(&mut self, now: &ThreadTimes) {
         raise(&mut self.near[ALL], &now.near);
         if !now.far.is_empty() {
-            self.make_room(now.far.len());
+            self.grow(now.far.len());
             self.far.iter_mut().zip(&now.far).for_each(|(mine, &time)| mine[ALL] = mine[ALL].max(time));
         }
     }
 
-    fn make_room(&mut self, len: usize) {
+    fn grow(&mut self, len: usize) {
         if self.far.len() < len {
             self.far.resize(len, [0; 2]);
         }

@@ -1,7 +1,7 @@
 //! The detector: processes events one by one and reports the conflicts that each completes.
 
 use crate::{
-    Edges, HappensBefore, Moment, ShadowCell, ShadowMemory, cell::Word, clock::VectorClock,
+    AccessEpoch, Edges, HappensBefore, ShadowCell, ShadowMemory, cell::Word, clock::VectorClock,
     locksets::Locksets,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -75,7 +75,7 @@ impl<M: ShadowMemory> Detector<M> {
                 let failed = access.kind == AccessKind::CompareExchange && !access.writes;
                 let op = if failed { Op::AtomicLoad } else { event.op };
                 let own_stack = access.own_stack;
-                let watched = Access { op, own_stack, ..watched(event, access.range, tag) };
+                let watched = Access { op, own_stack, ..watched_access(event, access.range, tag) };
                 self.access(&watched, &mut found);
                 // An atomic operation accesses its variable before it orders later operations.
                 if access.is_atomic() {
@@ -86,10 +86,10 @@ impl<M: ShadowMemory> Detector<M> {
             // often established by a reference count in uninstrumented library code, and a false alarm is
             // worse.
             Operation::Memory(MemoryOp::Alloc(block)) => self.forget(block.first, block.len),
-            Operation::Memory(MemoryOp::Free(block)) => self.free(&watched(event, *block, tag), found),
+            Operation::Memory(MemoryOp::Free(block)) => self.free(&watched_access(event, *block, tag), found),
             _ => {
-                if let Some(object) = step.operation.object().filter(|_| competes(event.op)) {
-                    self.compete((event.thread, event.op, object), tag, found);
+                if let Some(object) = step.operation.object().filter(|_| can_contend(event.op)) {
+                    self.check_contention((event.thread, event.op, object), tag, found);
                 }
                 self.locksets.step(&step);
                 self.order.step(&step);
@@ -100,7 +100,7 @@ impl<M: ShadowMemory> Detector<M> {
     /// Processes a memory access without other effects.
     #[inline]
     pub fn access(&mut self, access: &Access, mut found: impl FnMut(FoundConflict)) {
-        let when = self.moment(access.thread);
+        let when = self.access_epoch(access.thread);
         let cell = |mask| ShadowCell::new(access.op, mask, access.own_stack, access.tag, when);
         let (word, offset) = (access.addr & !7, access.addr & 7);
         let size = access.size.max(1);
@@ -128,8 +128,8 @@ impl<M: ShadowMemory> Detector<M> {
             return self.memory.first_use(word);
         }
         let rules = AccessRules { new, past: self.order.clock_of(new.thread()), locksets: &self.locksets };
-        if !rules.put(cells) {
-            self.look(word, new, found);
+        if !rules.insert_newest(cells) {
+            self.check_word(word, new, found);
         }
     }
 
@@ -157,13 +157,13 @@ impl<M: ShadowMemory> Detector<M> {
     }
 
     #[inline]
-    fn moment(&mut self, thread: ThreadIx) -> Moment {
-        Moment::new(thread, self.locksets.of(thread), self.order.now(thread).time)
+    fn access_epoch(&mut self, thread: ThreadIx) -> AccessEpoch {
+        AccessEpoch::new(thread, self.locksets.of(thread), self.order.now(thread).time)
     }
 
     /// Compares an access with earlier ones and remembers it.
     #[inline(never)]
-    fn look(&mut self, word: u64, new: ShadowCell, found: &mut impl FnMut(FoundConflict)) {
+    fn check_word(&mut self, word: u64, new: ShadowCell, found: &mut impl FnMut(FoundConflict)) {
         let Self { order, locksets, memory, overflow, .. } = self;
         let Some(Word(cells)) = memory.word(word) else { return };
         let rules = AccessRules { new, past: order.clock_of(new.thread()), locksets };
@@ -201,19 +201,19 @@ impl<M: ShadowMemory> Detector<M> {
     }
 
     /// Compares an operation on a lock or similar object with earlier ones.
-    fn compete(
+    fn check_contention(
         &mut self,
         (thread, op, object): (ThreadIx, Op, u64),
         tag: u64,
         mut found: impl FnMut(FoundConflict),
     ) {
-        let when = self.moment(thread);
+        let when = self.access_epoch(thread);
         let new = ShadowCell::new(op, 1, false, tag, when);
         let Self { order, objects, .. } = self;
         let cells = objects.entry(object).or_default();
         for cell in cells.iter() {
             if cell.thread() != thread
-                && compete(cell.op(), op)
+                && are_contending(cell.op(), op)
                 && !order.before_without_locks(cell.when.epoch(), thread)
             {
                 found(FoundConflict { kind: ConflictKind::Contention, first: *cell, addr: object });
@@ -237,7 +237,7 @@ impl AccessRules<'_> {
     /// all fit. This is the common case. The newest is at the front, where repetitions are looked for; all
     /// cells after the last are empty.
     #[inline]
-    fn put(&self, cells: &mut [ShadowCell; 4]) -> bool {
+    fn insert_newest(&self, cells: &mut [ShadowCell; 4]) -> bool {
         let [first, second, third, fourth] = *cells;
         if !fourth.is_empty() {
             return false;
@@ -301,13 +301,13 @@ impl AccessRules<'_> {
     }
 }
 
-fn watched(event: &Event, range: ByteRange, tag: u64) -> Access {
+fn watched_access(event: &Event, range: ByteRange, tag: u64) -> Access {
     let ByteRange { first: addr, len: size } = range;
     Access { thread: event.thread, op: event.op, addr, size, own_stack: false, tag }
 }
 
 /// Returns whether the order of such operations on an object can matter.
-const fn competes(op: Op) -> bool {
+const fn can_contend(op: Op) -> bool {
     matches!(
         op,
         Op::Lock
@@ -335,7 +335,7 @@ const fn competes(op: Op) -> bool {
 }
 
 /// Returns whether the order of the two operations matters.
-const fn compete(a: Op, b: Op) -> bool {
+const fn are_contending(a: Op, b: Op) -> bool {
     const fn reads(op: Op) -> bool {
         matches!(op, Op::ReadLock | Op::TryReadLock)
     }

@@ -35,7 +35,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Moment, ShadowCell, Word};
+pub use cell::{AccessEpoch, ShadowCell, Word};
 pub use clock::Epoch;
 pub use detector::{Access, Detector, FoundConflict};
 pub use memory::{ShadowMemory, SparseShadow};

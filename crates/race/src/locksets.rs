@@ -2,28 +2,21 @@
 
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use unsnarl_model::ThreadIx;
-use unsnarl_semantics::{Holding, LockMode, Step, holdings};
-
-/// A lock that is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
-    lock: u64,
-    /// True if the lock is held in exclusive mode.
-    exclusive: bool,
-}
+use unsnarl_semantics::{HeldLock, LockEffect, Step, lock_effects};
 
 /// All locksets that threads hold or have held.
 #[derive(Debug)]
 pub(crate) struct Locksets {
     /// Indexed by number; 0 is the empty set.
-    sets: Vec<Vec<Held>>,
-    numbers: BTreeMap<Vec<Held>, u16>,
-    threads: Vec<Holder>,
+    sets: Vec<Vec<HeldLock>>,
+    numbers: BTreeMap<Vec<HeldLock>, u16>,
+    threads: Vec<ThreadLockset>,
 }
 
+/// The current lockset of a thread.
 #[derive(Clone, Debug, Default)]
-struct Holder {
-    held: Vec<Held>,
+struct ThreadLockset {
+    held: Vec<HeldLock>,
     number: u16,
 }
 
@@ -36,13 +29,13 @@ impl Default for Locksets {
 impl Locksets {
     /// Returns the number of the thread's lockset.
     pub(crate) fn of(&self, thread: ThreadIx) -> u16 {
-        self.threads.get(thread.index()).map_or(0, |holder| holder.number)
+        self.threads.get(thread.index()).map_or(0, |lockset| lockset.number)
     }
 
     /// Returns whether the two sets share no lock that excludes the other's holder.
     pub(crate) fn disjoint(&self, a: u16, b: u16) -> bool {
         let (a, b) = (&self.sets[a as usize], &self.sets[b as usize]);
-        !a.iter().any(|x| b.iter().any(|y| x.lock == y.lock && (x.exclusive || y.exclusive)))
+        !a.iter().any(|x| b.iter().any(|y| x.lock == y.lock && x.mode.excludes(y.mode)))
     }
 
     /// Returns whether every lock of `inner` is in `outer`, so that protection of `inner` implies protection
@@ -56,22 +49,21 @@ impl Locksets {
 
     /// Processes one more step.
     pub(crate) fn step(&mut self, step: &Step) {
-        holdings(step, |holding| match holding {
-            Holding::Acquired { lock, mode } => self.take(step.thread, lock, mode == LockMode::Exclusive),
-            Holding::Released { lock, .. } => self.release(step.thread, lock),
+        lock_effects(step, |effect| match effect {
+            LockEffect::Acquired(held) => self.acquire(step.thread, held),
+            LockEffect::Released(HeldLock { lock, .. }) => self.release(step.thread, lock),
         });
     }
 
-    fn holder(&mut self, thread: ThreadIx) -> &mut Holder {
+    fn of_thread(&mut self, thread: ThreadIx) -> &mut ThreadLockset {
         if self.threads.len() <= thread.index() {
-            self.threads.resize(thread.index() + 1, Holder::default());
+            self.threads.resize(thread.index() + 1, ThreadLockset::default());
         }
         &mut self.threads[thread.index()]
     }
 
-    fn take(&mut self, thread: ThreadIx, lock: u64, exclusive: bool) {
-        let held = &mut self.holder(thread).held;
-        let new = Held { lock, exclusive };
+    fn acquire(&mut self, thread: ThreadIx, new: HeldLock) {
+        let held = &mut self.of_thread(thread).held;
         if let Err(at) = held.binary_search(&new) {
             held.insert(at, new);
             self.renumber(thread);
@@ -79,7 +71,7 @@ impl Locksets {
     }
 
     fn release(&mut self, thread: ThreadIx, lock: u64) {
-        let held = &mut self.holder(thread).held;
+        let held = &mut self.of_thread(thread).held;
         if let Some(at) = held.iter().position(|held| held.lock == lock) {
             held.remove(at);
             self.renumber(thread);
@@ -88,14 +80,14 @@ impl Locksets {
 
     fn renumber(&mut self, thread: ThreadIx) {
         let Self { sets, numbers, threads } = self;
-        let holder = &mut threads[thread.index()];
-        holder.number = if holder.held.is_empty() {
+        let lockset = &mut threads[thread.index()];
+        lockset.number = if lockset.held.is_empty() {
             0
-        } else if let Some(&number) = numbers.get(&holder.held) {
+        } else if let Some(&number) = numbers.get(&lockset.held) {
             number
         } else if let Ok(number) = u16::try_from(sets.len()) {
-            sets.push(holder.held.clone());
-            numbers.insert(holder.held.clone(), number);
+            sets.push(lockset.held.clone());
+            numbers.insert(lockset.held.clone(), number);
             number
         } else {
             // Out of numbers: act as if no lock were held, which adds conflicts and loses none.

@@ -50,7 +50,7 @@ pub struct HappensBefore {
     /// The clocks of threads at creation and at their end.
     lives: KeyTable<VectorClock>,
     variables: KeyTable<AtomicVariable, 64>,
-    wake_ups: WakeUps,
+    wake_ups: WakeUpClocks,
 }
 
 /// An atomic variable.
@@ -117,7 +117,7 @@ impl ThreadClocks {
     #[inline]
     fn at(&mut self, thread: ThreadIx) -> &mut ThreadClock {
         if self.0.len() <= thread.index() {
-            self.make_room(thread);
+            self.grow(thread);
         }
         &mut self.0[thread.index()]
     }
@@ -158,16 +158,16 @@ impl ThreadClocks {
     }
 
     #[cold]
-    fn make_room(&mut self, thread: ThreadIx) {
+    fn grow(&mut self, thread: ThreadIx) {
         self.0.resize_with(thread.index() + 1, ThreadClock::default);
     }
 }
 
 /// Wake-ups that may still have waiters to wake.
 #[derive(Debug, Default)]
-struct WakeUps {
+struct WakeUpClocks {
     /// Wake-ups for a known number of threads, until these have woken; never more than there are threads.
-    counted: Vec<WakeUp>,
+    counted: Vec<WakeUpClock>,
     /// The clocks of the senders of all other wake-ups, by event.
     others: BTreeMap<u64, VectorClock>,
     /// Clocks of completed wake-ups, reused to avoid allocation.
@@ -175,7 +175,7 @@ struct WakeUps {
 }
 
 #[derive(Debug)]
-struct WakeUp {
+struct WakeUpClock {
     event: u64,
     /// The clock of the sender.
     known: VectorClock,
@@ -183,7 +183,7 @@ struct WakeUp {
     left: u64,
 }
 
-impl WakeUps {
+impl WakeUpClocks {
     /// Records a wake-up of this thread for `to` waiters; if unknown, for every waiter that names the event.
     fn send(&mut self, event: u64, from: &mut ThreadClock, now: Epoch, to: Option<u64>) {
         match to {
@@ -191,7 +191,7 @@ impl WakeUps {
             Some(left) => {
                 let mut known = self.spare.pop().unwrap_or_default();
                 from.publish_only(now, &mut known);
-                self.counted.push(WakeUp { event, known, left });
+                self.counted.push(WakeUpClock { event, known, left });
             }
             None => from.publish_only(now, self.others.entry(event).or_default()),
         }
@@ -204,7 +204,7 @@ impl WakeUps {
             }
             return;
         };
-        let WakeUp { known, left, .. } = &mut self.counted[at];
+        let WakeUpClock { known, left, .. } = &mut self.counted[at];
         woken.join(known);
         *left -= 1;
         if *left == 0 {

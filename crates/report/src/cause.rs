@@ -124,7 +124,7 @@ impl CauseWriter<'_> {
             return Vec::new();
         }
         let waits = waits::waits(self.trace, names);
-        let cycle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
+        let cycle = waits.iter().filter(|waiting| waits::is_in_cycle(&waits, waiting.wait.thread));
         let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let thread_name = describe::id(self.trace, wait.thread);
@@ -237,7 +237,7 @@ impl CauseWriter<'_> {
     /// Returns the locks that a thread holds before this event.
     fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
         let is_held =
-            |hold: &facts::LockHold| hold.thread == thread && hold.first < event && hold.last >= event;
+            |hold: &facts::HoldInterval| hold.thread == thread && hold.first < event && hold.last >= event;
         let held = holds(&self.trace.events).into_iter().filter(is_held);
         held.map(|hold| format!("`{}`", self.objects.held(self.trace, hold))).collect()
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use unsnarl_model::{Event, Side, Site, ThreadIx, Trace};
 use unsnarl_semantics::{Hold, LockChange, Machine};
 
-/// A lock held by a thread.
+/// The events during which a thread holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LockHold {
+pub(crate) struct HoldInterval {
     pub(crate) thread: ThreadIx,
     /// The lock's address.
     pub(crate) lock: u64,
@@ -18,9 +18,9 @@ pub(crate) struct LockHold {
 }
 
 /// Returns which thread holds which lock from which event to which, ordered by thread and event.
-pub(crate) fn holds(events: &[Event]) -> Vec<LockHold> {
+pub(crate) fn holds(events: &[Event]) -> Vec<HoldInterval> {
     let hold =
-        |lock, hold: Hold, last| LockHold { thread: hold.thread, lock, first: hold.since as usize, last };
+        |lock, hold: Hold, last| HoldInterval { thread: hold.thread, lock, first: hold.since as usize, last };
     let mut machine = Machine::default();
     let mut all = Vec::new();
     for (number, event) in events.iter().enumerate() {

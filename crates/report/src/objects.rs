@@ -1,6 +1,6 @@
 //! Names of the objects that threads act on.
 
-use crate::{Names, facts::LockHold};
+use crate::{Names, facts::HoldInterval};
 use std::collections::HashMap;
 use unsnarl_model::{ObjectKind, Op, Trace};
 use unsnarl_semantics::{Blocks, MemoryOp, ObjectIx, Objects, Operation, SchedulingOp};
@@ -81,7 +81,7 @@ impl ObjectNames {
     }
 
     /// Returns the name of a held lock.
-    pub(crate) fn held(&self, trace: &Trace, hold: LockHold) -> String {
+    pub(crate) fn held(&self, trace: &Trace, hold: HoldInterval) -> String {
         // The object of the event that ended a wait is the condition variable.
         let mutex = trace.events[hold.first].waited_mutex();
         mutex.and_then(|mutex| self.lock(mutex)).unwrap_or_else(|| self.at(trace, hold.first))

@@ -6,7 +6,7 @@ use crate::{
     objects::ObjectNames,
     paths,
     stack::{Stack, StackPart},
-    waits::{DescribedWait, in_a_circle, last, last_wake, taken_at, waits},
+    waits::{DescribedWait, is_in_cycle, last, last_wake, taken_at, waits},
 };
 use std::fmt::Write;
 use unsnarl_model::{
@@ -43,7 +43,7 @@ pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) 
     // The waits of the cycle come first: they are the cause; the others, like a main that joins these threads, are
     // consequences.
     let mut order: Vec<&DescribedWait> = waits.iter().collect();
-    order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));
+    order.sort_by_key(|w| (!is_in_cycle(&waits, w.wait.thread), w.wait.op == Op::Join));
     for waiting in order {
         text += &writer.waiting(waiting, names);
     }
@@ -167,7 +167,7 @@ impl OutcomeWriter<'_> {
         let cycle: Vec<_> = self
             .waits
             .iter()
-            .filter(|w| in_a_circle(self.waits, w.wait.thread))
+            .filter(|w| is_in_cycle(self.waits, w.wait.thread))
             .map(|w| w.wait.thread)
             .collect();
         match cycle.as_slice() {

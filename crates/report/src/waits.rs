@@ -40,7 +40,7 @@ pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<DescribedWait> 
 }
 
 /// Returns whether this thread waits for itself, directly or through others.
-pub(crate) fn in_a_circle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
+pub(crate) fn is_in_cycle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
     let mut seen: Vec<ThreadIx> = Vec::new();
     let mut open = vec![thread];
     while let Some(next) = open.pop() {

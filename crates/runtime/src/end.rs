@@ -6,7 +6,7 @@ use core::{
     ffi::CStr,
     fmt::{self, Write},
 };
-use unsnarl_sched::Diverged;
+use unsnarl_sched::PrefixDivergence;
 use unsnarl_wire::{End, EndKind};
 
 /// The exit status of a process that the runtime ended; the controller reads the shared memory instead.
@@ -108,12 +108,12 @@ pub(crate) fn lacks_input(state: &State) -> ! {
 
 /// Ends the run: the plan cannot be followed.
 #[cold]
-pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
+pub(crate) fn diverged(state: &State, divergence: PrefixDivergence) -> ! {
     conclude(state, EndKind::Diverged, "");
     let end = &mut state.log.header().end;
-    end.diverged_point = state.log.header().plan.resumed + diverged.point;
-    end.diverged_thread = diverged.expected.0.into();
-    if let (Some(thread), true) = (diverged.thread, diverged.runnable) {
+    end.diverged_point = state.log.header().plan.resumed + divergence.point;
+    end.diverged_thread = divergence.expected.0.into();
+    if let (Some(thread), true) = (divergence.thread, divergence.runnable) {
         let pending = &state.threads[thread.index()].pending;
         end.diverged_op = pending.op as u32 + 1;
         end.pc = pending.pc;

@@ -15,7 +15,7 @@ use crate::{
     tracer,
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
-use unsnarl_sched::{Diverged, Pick, RunView, changes_nothing};
+use unsnarl_sched::{Pick, PrefixDivergence, RunView, changes_nothing};
 use unsnarl_wire::{RawEnabled, RawEvent};
 
 /// The reason why a thread's turn came.
@@ -52,7 +52,7 @@ impl Turn {
 enum NoPick {
     /// The plan does not cover what follows.
     End,
-    Diverged(Diverged),
+    Diverged(PrefixDivergence),
 }
 
 impl Runtime {
@@ -208,8 +208,8 @@ impl Runtime {
                     other = Some(NoPick::End);
                     0
                 }
-                Pick::Diverged(diverged) => {
-                    other = Some(NoPick::Diverged(diverged));
+                Pick::Diverged(divergence) => {
+                    other = Some(NoPick::Diverged(divergence));
                     0
                 }
             }
@@ -227,7 +227,7 @@ impl Runtime {
                 // Here the run continues in another process, with another plan.
                 self.pick_again()
             }
-            Some(NoPick::Diverged(diverged)) => end::diverged(state, diverged),
+            Some(NoPick::Diverged(divergence)) => end::diverged(state, divergence),
         }
     }
 

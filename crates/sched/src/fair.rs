@@ -12,11 +12,11 @@ use unsnarl_model::ThreadIx;
 const MAX_CONSECUTIVE: u32 = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Fair {
+pub(crate) struct FairScheduler {
     in_a_row: u32,
 }
 
-impl Fair {
+impl FairScheduler {
     #[inline]
     pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
         if self.in_a_row < MAX_CONSECUTIVE && world.current_can_continue() {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn thread_runs_until_it_blocks() {
         let mut toy = Toy::new(3);
-        let mut fair = Fair::default();
+        let mut fair = FairScheduler::default();
         assert_eq!(fair.pick(&toy), ThreadIx(0));
         toy.block(ThreadIx(0));
         assert_eq!(fair.pick(&toy), ThreadIx(1));
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn yielding_thread_lets_others_run() {
         let mut toy = Toy::new(3);
-        let mut fair = Fair::default();
+        let mut fair = FairScheduler::default();
         toy.set_yields(ThreadIx(0), true);
         assert_eq!(fair.pick(&toy), ThreadIx(1));
         toy.set_yields(ThreadIx(1), true);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn sleepers_wake_when_others_only_spin() {
         let mut toy = Toy::new(2);
-        let mut fair = Fair::default();
+        let mut fair = FairScheduler::default();
         toy.set_yields(ThreadIx(0), true);
         toy.set_by_timeout(ThreadIx(1));
         assert_eq!(fair.pick(&toy), ThreadIx(1));
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn earliest_deadline_expires_first() {
         let mut toy = Toy::new(3);
-        let mut fair = Fair::default();
+        let mut fair = FairScheduler::default();
         toy.block(ThreadIx(0));
         toy.set_by_timeout(ThreadIx(1));
         toy.set_by_timeout(ThreadIx(2));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn long_running_thread_is_preempted() {
         let toy = Toy::new(2);
-        let mut fair = Fair::default();
+        let mut fair = FairScheduler::default();
         assert!((0..=MAX_CONSECUTIVE).any(|_| fair.pick(&toy) == ThreadIx(1)));
     }
 }

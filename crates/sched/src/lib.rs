@@ -75,12 +75,12 @@ pub enum Pick {
     /// The plan ends here and does not cover what follows.
     End,
     /// The plan cannot be followed.
-    Diverged(Diverged),
+    Diverged(PrefixDivergence),
 }
 
 /// The reason why an exact prefix could not be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Diverged {
+pub struct PrefixDivergence {
     /// The schedule point of the prefix.
     pub point: u64,
     /// The thread that should have run, by the plan's numbering.
@@ -96,24 +96,24 @@ pub struct Diverged {
 pub struct Picker {
     prefix: Option<PrefixFollower>,
     /// The scheduler that decides before the policy begins.
-    before: Option<fair::Fair>,
+    before: Option<fair::FairScheduler>,
     tail: Tail,
 }
 
 #[derive(Debug)]
 enum PrefixFollower {
-    Exact(prefix::Exact),
-    Relaxed(relaxed::Relaxed),
+    Exact(prefix::ExactFollower),
+    Relaxed(relaxed::RelaxedFollower),
 }
 
 #[derive(Debug)]
 enum Tail {
     Stop,
-    Fair(fair::Fair),
-    Random(random::Random),
-    Pct(pct::Pct),
-    Pos(pos::Pos),
-    RaceDirected(Box<race::RaceDirected>),
+    Fair(fair::FairScheduler),
+    Random(random::RandomScheduler),
+    Pct(pct::PctScheduler),
+    Pos(pos::PosScheduler),
+    RaceDirected(Box<race::RaceDirectedScheduler>),
 }
 
 impl Picker {
@@ -121,15 +121,15 @@ impl Picker {
     #[must_use]
     pub fn new(prefix: PrefixSteps, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
         let prefix = (!prefix.segments.is_empty()).then(|| match fidelity {
-            Fidelity::Exact => PrefixFollower::Exact(prefix::Exact::new(prefix)),
-            Fidelity::Relaxed => PrefixFollower::Relaxed(relaxed::Relaxed::new(prefix)),
+            Fidelity::Exact => PrefixFollower::Exact(prefix::ExactFollower::new(prefix)),
+            Fidelity::Relaxed => PrefixFollower::Relaxed(relaxed::RelaxedFollower::new(prefix)),
         });
         let tail = match tail {
             Policy::Stop => Tail::Stop,
-            Policy::Fair => Tail::Fair(fair::Fair::default()),
-            Policy::Random => Tail::Random(random::Random::new(seed)),
-            Policy::Pct { depth, steps } => Tail::Pct(pct::Pct::new(depth, steps, seed)),
-            Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
+            Policy::Fair => Tail::Fair(fair::FairScheduler::default()),
+            Policy::Random => Tail::Random(random::RandomScheduler::new(seed)),
+            Policy::Pct { depth, steps } => Tail::Pct(pct::PctScheduler::new(depth, steps, seed)),
+            Policy::Pos => Tail::Pos(pos::PosScheduler::new(seed)),
             Policy::Race { first, second } => Tail::RaceDirected(race_directed(first, second, seed)),
         };
         Self { prefix, before: None, tail }
@@ -140,7 +140,7 @@ impl Picker {
     /// defer.
     #[must_use]
     pub fn deferred(self) -> Self {
-        let before = (!matches!(self.tail, Tail::Stop)).then(fair::Fair::default);
+        let before = (!matches!(self.tail, Tail::Stop)).then(fair::FairScheduler::default);
         Self { before, ..self }
     }
 
@@ -185,8 +185,8 @@ impl Picker {
 /// Not inlined: the value passes through pages of stack on its way to the heap, which other policies should
 /// not touch.
 #[inline(never)]
-fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::RaceDirected> {
-    Box::new(race::RaceDirected::new(first, second, seed))
+fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::RaceDirectedScheduler> {
+    Box::new(race::RaceDirectedScheduler::new(first, second, seed))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
-pub(crate) struct Pct {
+pub(crate) struct PctScheduler {
     rng: Rng,
     /// The priorities by thread; higher goes first. Dropped ones are below [`INITIAL`].
     priorities: Vec<u64>,
@@ -34,7 +34,7 @@ const MAX_CONSECUTIVE: u32 = 10_000;
 /// The lowest initial priority; later ones are below, each lower than the one before.
 const INITIAL: u64 = 1 << 63;
 
-impl Pct {
+impl PctScheduler {
     pub(crate) fn new(depth: u32, steps: u64, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut drops: Vec<u64> = (1..depth).map(|_| rng.next_u64() % steps.max(1)).collect();
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::Toy;
 
-    fn run(pct: &mut Pct, toy: &mut Toy, points: usize) -> Vec<u16> {
+    fn run(pct: &mut PctScheduler, toy: &mut Toy, points: usize) -> Vec<u16> {
         (0..points)
             .map(|_| {
                 let thread = pct.pick(toy);
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn depth_one_runs_highest_priority_only() {
         let mut toy = Toy::new(4);
-        let picks = run(&mut Pct::new(1, 100, 7), &mut toy, 100);
+        let picks = run(&mut PctScheduler::new(1, 100, 7), &mut toy, 100);
         assert!(picks.iter().all(|&t| t == picks[0]), "{picks:?}");
     }
 
@@ -112,7 +112,7 @@ mod tests {
     fn priority_drops_depth_minus_one_times() {
         for seed in 0..50 {
             let mut toy = Toy::new(4);
-            let picks = run(&mut Pct::new(3, 100, seed), &mut toy, 200);
+            let picks = run(&mut PctScheduler::new(3, 100, seed), &mut toy, 200);
             let switches = picks.windows(2).filter(|w| w[0] != w[1]).count();
             assert!(switches <= 2, "{picks:?}");
         }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn spinning_thread_lets_others_run() {
         let mut toy = Toy::new(2);
-        let mut pct = Pct::new(1, 100, 1);
+        let mut pct = PctScheduler::new(1, 100, 1);
         let first = pct.pick(&toy);
         toy.run(first);
         toy.set_yields(first, true);
@@ -132,7 +132,7 @@ mod tests {
     fn all_thread_orders_are_equally_likely() {
         let toy = Toy::new(3);
         let mut firsts = [0; 3];
-        (0..3000).for_each(|seed| firsts[Pct::new(2, 10, seed).pick(&toy).index()] += 1);
+        (0..3000).for_each(|seed| firsts[PctScheduler::new(2, 10, seed).pick(&toy).index()] += 1);
         assert!(firsts.iter().all(|n| (850..1150).contains(n)), "{firsts:?}");
     }
 }

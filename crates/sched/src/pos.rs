@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
-pub(crate) struct Pos {
+pub(crate) struct PosScheduler {
     rng: Rng,
     /// The priority of each thread's next operation; 0 for none yet.
     priorities: Vec<u64>,
 }
 
-impl Pos {
+impl PosScheduler {
     pub(crate) const fn new(seed: u64) -> Self {
         Self { rng: Rng::new(seed), priorities: Vec::new() }
     }
@@ -55,7 +55,7 @@ mod tests {
     /// Returns whether thread 1 came first.
     fn second_first(seed: u64, steps: u64) -> bool {
         let mut toy = Toy::new(2);
-        let mut pos = Pos::new(seed);
+        let mut pos = PosScheduler::new(seed);
         toy.next(ThreadIx(1), Op::Write, 1);
         for step in 0..=steps {
             toy.next(ThreadIx(0), Op::Write, if step < steps { 100 + step } else { 1 });
@@ -78,7 +78,7 @@ mod tests {
         let mut toy = Toy::new(2);
         toy.next(ThreadIx(0), Op::Write, 1);
         toy.next(ThreadIx(1), Op::Write, 2);
-        let mut pos = Pos::new(3);
+        let mut pos = PosScheduler::new(3);
         let first = pos.pick(&toy);
         let other = ThreadIx(1 - first.0);
         let priority_before = pos.priorities[other.index()];

@@ -1,6 +1,6 @@
 //! Following a schedule exactly.
 
-use crate::{Diverged, Pick, RunView, is_about_to};
+use crate::{Pick, PrefixDivergence, RunView, is_about_to};
 use alloc::vec::Vec;
 use unsnarl_model::{PlannedAction, Segment};
 
@@ -16,7 +16,7 @@ pub struct PrefixSteps {
 
 /// Exact replay: the thread of the schedule runs and does what is planned, or the run has diverged.
 #[derive(Debug)]
-pub(crate) struct Exact {
+pub(crate) struct ExactFollower {
     prefix: PrefixSteps,
     segment: usize,
     /// The number of schedule points of the current segment that are done.
@@ -25,7 +25,7 @@ pub(crate) struct Exact {
     point: u64,
 }
 
-impl Exact {
+impl ExactFollower {
     pub(crate) const fn new(prefix: PrefixSteps) -> Self {
         Self { prefix, segment: 0, done: 0, point: 0 }
     }
@@ -48,7 +48,7 @@ impl Exact {
                 self.point += 1;
                 Some(Pick::Run(thread))
             }
-            _ => Some(Pick::Diverged(Diverged {
+            _ => Some(Pick::Diverged(PrefixDivergence {
                 point: self.point,
                 expected: segment.thread,
                 thread,
@@ -73,7 +73,7 @@ mod tests {
     fn exact_prefix_is_followed_then_ends() {
         let toy = Toy::new(2);
         let prefix = PrefixSteps { segments: vec![segment(0, 1), segment(1, 2)], actions: vec![] };
-        let mut exact = Exact::new(prefix);
+        let mut exact = ExactFollower::new(prefix);
         let picks = [exact.pick(&toy), exact.pick(&toy), exact.pick(&toy), exact.pick(&toy)];
         let run = |t| Some(Pick::Run(ThreadIx(t)));
         assert_eq!(picks, [run(0), run(1), run(1), None]);
@@ -83,13 +83,17 @@ mod tests {
     fn blocked_thread_or_other_action_diverges() {
         let mut toy = Toy::new(2);
         toy.block(ThreadIx(1));
-        let mut exact = Exact::new(PrefixSteps { segments: vec![segment(1, 1)], actions: vec![] });
-        assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: false, .. }))));
+        let mut exact = ExactFollower::new(PrefixSteps { segments: vec![segment(1, 1)], actions: vec![] });
+        assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(PrefixDivergence { runnable: false, .. }))));
 
         let planned = Action { op: Op::Lock, site: Site::default() }.into();
-        let mut exact = Exact::new(PrefixSteps { segments: vec![segment(0, 1)], actions: vec![planned] });
+        let mut exact =
+            ExactFollower::new(PrefixSteps { segments: vec![segment(0, 1)], actions: vec![planned] });
         toy.next(ThreadIx(0), Op::Unlock, 0);
-        assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: true, point: 0, .. }))));
+        assert!(matches!(
+            exact.pick(&toy),
+            Some(Pick::Diverged(PrefixDivergence { runnable: true, point: 0, .. }))
+        ));
         toy.next(ThreadIx(0), Op::Lock, 0);
         assert_eq!(exact.pick(&toy), Some(Pick::Run(ThreadIx(0))));
     }

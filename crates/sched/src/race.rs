@@ -27,7 +27,7 @@ struct StallLimits {
 }
 
 #[derive(Debug)]
-pub(crate) struct RaceDirected {
+pub(crate) struct RaceDirectedScheduler {
     rng: Rng,
     switch_rate: u32,
     places: [u16; 2],
@@ -39,7 +39,7 @@ pub(crate) struct RaceDirected {
     stalls: StallLimits,
 }
 
-impl RaceDirected {
+impl RaceDirectedScheduler {
     pub(crate) fn new(first: u16, second: u16, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let switch_rate = SWITCH_RATES[rng.below(SWITCH_RATES.len() as u32) as usize];
@@ -145,7 +145,7 @@ mod tests {
     /// thread that came first there.
     fn first_there(places: [u16; 2], seed: u64, steps: u64) -> ThreadIx {
         let mut toy = Toy::new(2);
-        let mut race = RaceDirected::new(places[0], places[1], seed);
+        let mut race = RaceDirectedScheduler::new(places[0], places[1], seed);
         toy.next(ThreadIx(1), Op::Write, 7);
         toy.put(ThreadIx(1), 1);
         let mut done = 0;
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn held_thread_is_released_when_others_wait_for_it() {
         let mut toy = Toy::new(2);
-        let mut race = RaceDirected::new(0, 0, 1);
+        let mut race = RaceDirectedScheduler::new(0, 0, 1);
         toy.next(ThreadIx(0), Op::Write, 7);
         toy.put(ThreadIx(0), 0);
         toy.set_yields(ThreadIx(1), true);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn one_thread_is_released_when_all_are_held() {
         let mut toy = Toy::new(2);
-        let mut race = RaceDirected::new(0, 0, 1);
+        let mut race = RaceDirectedScheduler::new(0, 0, 1);
         for thread in [ThreadIx(0), ThreadIx(1)] {
             toy.next(thread, Op::Write, 100 + u64::from(thread.0));
             toy.put(thread, 0);

@@ -4,11 +4,11 @@ use crate::{RunView, rng::Rng};
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
-pub(crate) struct Random {
+pub(crate) struct RandomScheduler {
     rng: Rng,
 }
 
-impl Random {
+impl RandomScheduler {
     pub(crate) const fn new(seed: u64) -> Self {
         Self { rng: Rng::new(seed) }
     }
@@ -36,7 +36,7 @@ mod tests {
     fn threads_get_equal_shares() {
         let mut toy = Toy::new(4);
         toy.set_by_timeout(ThreadIx(3));
-        let mut random = Random::new(7);
+        let mut random = RandomScheduler::new(7);
         let mut counts = [0u32; 4];
         for _ in 0..4000 {
             counts[random.pick(&toy).index()] += 1;
@@ -48,7 +48,7 @@ mod tests {
     fn choices_follow_from_the_seed() {
         let toy = Toy::new(3);
         let walk = |seed| {
-            let mut random = Random::new(seed);
+            let mut random = RandomScheduler::new(seed);
             core::array::from_fn::<_, 64, _>(|_| random.pick(&toy))
         };
         assert_eq!(walk(1), walk(1));

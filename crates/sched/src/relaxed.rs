@@ -24,7 +24,7 @@ use unsnarl_model::ThreadIx;
 const MAX_OFF_PATH: u32 = 10_000;
 
 #[derive(Debug)]
-pub(crate) struct Relaxed {
+pub(crate) struct RelaxedFollower {
     prefix: PrefixSteps,
     segment: usize,
     /// The number of schedule points of the current segment that are done or were skipped.
@@ -35,7 +35,7 @@ pub(crate) struct Relaxed {
     off_path: u32,
 }
 
-impl Relaxed {
+impl RelaxedFollower {
     pub(crate) const fn new(prefix: PrefixSteps) -> Self {
         Self { prefix, segment: 0, done: 0, first_action: 0, off_path: 0 }
     }
@@ -105,9 +105,9 @@ mod tests {
     use unsnarl_model::{Action, ModuleIx, Op, Segment, Site};
 
     /// Creates a prefix from (thread, sites of its segment).
-    fn prefix(parts: &[(u16, &[u64])]) -> Relaxed {
+    fn prefix(parts: &[(u16, &[u64])]) -> RelaxedFollower {
         let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } }.into();
-        Relaxed::new(PrefixSteps {
+        RelaxedFollower::new(PrefixSteps {
             segments: parts
                 .iter()
                 .map(|(t, sites)| Segment { thread: ThreadIx(*t), points: sites.len() as u32 })
@@ -117,7 +117,7 @@ mod tests {
     }
 
     /// Runs threads along their lists of sites under the prefix; returns what was executed.
-    fn execute(relaxed: &mut Relaxed, threads: &[&[u64]]) -> Vec<(u16, u64)> {
+    fn execute(relaxed: &mut RelaxedFollower, threads: &[&[u64]]) -> Vec<(u16, u64)> {
         let mut toy = Toy::new(threads.len() as u16);
         let mut at = alloc::vec![0; threads.len()];
         let mut executed = Vec::new();

@@ -13,13 +13,14 @@
 use crate::{
     CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
     fairness::{Fairness, bits},
+    recorded_run::RecordedRun,
     state::{StateHash, mix},
 };
 use std::{
     collections::{HashSet, VecDeque},
     rc::Rc,
 };
-use unsnarl_model::{EnabledThreads, Fidelity, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_model::{EnabledThreads, Fidelity, Plan, Policy, Prefix, Schedule, ThreadIx};
 
 /// A systematic search up to a number of preemptions.
 #[derive(Debug)]
@@ -54,13 +55,6 @@ struct BacktrackPoint {
     at: usize,
     thread: ThreadIx,
     pass: u64,
-}
-
-/// The thread of each step of a run.
-#[derive(Debug)]
-struct RecordedRun {
-    threads: Vec<ThreadId>,
-    steps: Vec<ThreadIx>,
 }
 
 impl Chess {
@@ -232,12 +226,12 @@ impl BacktrackPoint {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use unsnarl_model::{Event, Flags, Op, Order, SiteIx};
+    use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadId};
 
     /// The operations of each thread in order, with their objects.
-    type Program = Vec<Vec<(Op, u64)>>;
+    type ThreadSteps = Vec<Vec<(Op, u64)>>;
 
-    fn event(program: &Program, done: &[usize], thread: usize) -> Event {
+    fn event(program: &ThreadSteps, done: &[usize], thread: usize) -> Event {
         let (op, addr) = program[thread][done[thread]];
         Event {
             thread: ThreadIx(thread as u16),
@@ -252,12 +246,12 @@ mod tests {
         }
     }
 
-    fn can_run(program: &Program, done: &[usize]) -> u64 {
+    fn can_run(program: &ThreadSteps, done: &[usize]) -> u64 {
         (0..program.len()).filter(|&t| done[t] < program[t].len()).fold(0, |set, thread| set | 1 << thread)
     }
 
     /// Runs the prefix, then continues without preemptions.
-    fn run(program: &Program, prefix: &Prefix) -> RunSteps {
+    fn run(program: &ThreadSteps, prefix: &Prefix) -> RunSteps {
         let mut script: VecDeque<usize> = prefix
             .segments
             .iter()
@@ -283,7 +277,7 @@ mod tests {
     }
 
     /// Returns the final states of all runs of the search, and its claim.
-    fn search(program: &Program, bound: u32) -> (BTreeSet<u64>, Option<CompleteSearch>) {
+    fn search(program: &ThreadSteps, bound: u32) -> (BTreeSet<u64>, Option<CompleteSearch>) {
         let mut chess = Chess::new(Plan::default(), bound);
         let mut ends = BTreeSet::new();
         while let Some(plan) = chess.next(&Knowledge::default()) {
@@ -297,9 +291,9 @@ mod tests {
     }
 
     /// Returns the same by trying every order of steps.
-    fn brute_force(program: &Program, bound: u32) -> BTreeSet<u64> {
+    fn brute_force(program: &ThreadSteps, bound: u32) -> BTreeSet<u64> {
         fn go(
-            program: &Program,
+            program: &ThreadSteps,
             bound: u32,
             done: &mut Vec<usize>,
             events: &mut Vec<Event>,
@@ -371,7 +365,7 @@ mod tests {
 
     #[test]
     fn only_explored_schedules_are_claimed() {
-        let program: Program = vec![vec![(Op::Write, 8); 3]; 2];
+        let program: ThreadSteps = vec![vec![(Op::Write, 8); 3]; 2];
         let completeness = |bound| search(&program, bound).1.expect("all explored");
         assert_eq!(completeness(0).preemptions, Some(0));
         assert_eq!(completeness(2).preemptions, Some(2));

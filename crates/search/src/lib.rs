@@ -15,15 +15,16 @@ mod novelty;
 mod pct;
 mod portfolio;
 mod race;
+mod recorded_run;
 mod state;
 mod walk;
 
 pub use chess::Chess;
 pub use knowledge::{Knowledge, SitePair};
 pub use novelty::Novelty;
-pub use pct::Pct;
+pub use pct::PctStrategy;
 pub use portfolio::Portfolio;
-pub use race::RaceDirected;
+pub use race::RaceDirectedStrategy;
 pub use walk::SeedSweep;
 
 use unsnarl_model::{Conflict, EnabledThreads, Event, Module, ModuleIx, Places, Plan, Site, ThreadId, Trace};

@@ -13,10 +13,11 @@
 
 use crate::{
     Knowledge, RunSummary, Strategy,
+    recorded_run::RecordedRun,
     state::{mix, number_of},
 };
 use std::{collections::HashMap, rc::Rc};
-use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, Site, ThreadId, ThreadIx};
+use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, Site, ThreadIx};
 use unsnarl_semantics::{AccessValue, Operation};
 
 /// Prefixes that lead to new states, continued at random.
@@ -38,12 +39,6 @@ struct NovelPrefix {
     at: usize,
     state: u64,
     tries: u32,
-}
-
-#[derive(Debug)]
-struct RecordedRun {
-    threads: Vec<ThreadId>,
-    steps: Vec<ThreadIx>,
 }
 
 /// The number of runs continued from a state.
@@ -197,7 +192,7 @@ impl ObservedState {
 mod tests {
     use super::*;
     use crate::RunSteps;
-    use unsnarl_model::{Flags, Op, Order, SiteIx};
+    use unsnarl_model::{Flags, Op, Order, SiteIx, ThreadId};
 
     fn run(steps: &[(u16, u64)]) -> RunSteps {
         let event = |(at, &(thread, value)): (usize, &(u16, u64))| Event {

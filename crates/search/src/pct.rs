@@ -6,7 +6,7 @@ use unsnarl_model::{Plan, Policy};
 
 /// PCT runs of one depth, each with the next seed.
 #[derive(Debug)]
-pub struct Pct {
+pub struct PctStrategy {
     plan: Plan,
     depth: u32,
 }
@@ -14,7 +14,7 @@ pub struct Pct {
 /// The assumed length of the first run.
 const GUESS: u64 = 32;
 
-impl Pct {
+impl PctStrategy {
     /// Builds the strategy; runs of this depth use seeds from the plan's on.
     #[must_use]
     pub const fn new(plan: Plan, depth: u32) -> Self {
@@ -22,7 +22,7 @@ impl Pct {
     }
 }
 
-impl Strategy for Pct {
+impl Strategy for PctStrategy {
     fn name(&self) -> String {
         format!("pct:{}", self.depth)
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn run_length_is_learnt() {
-        let mut pct = Pct::new(Plan::default(), 3);
+        let mut pct = PctStrategy::new(Plan::default(), 3);
         let mut known = Knowledge::default();
         [500, 300].iter().for_each(|&points| known.learn(&RunSummary { points, ..RunSummary::default() }));
         assert_eq!(pct.next(&known).map(|plan| plan.tail), Some(Policy::Pct { depth: 3, steps: 500 }));

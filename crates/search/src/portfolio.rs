@@ -1,6 +1,9 @@
 //! Several strategies in turn: none is best for every bug, and a run of each costs little.
 
-use crate::{Chess, CompleteSearch, Knowledge, Novelty, Pct, RaceDirected, RunSummary, SeedSweep, Strategy};
+use crate::{
+    Chess, CompleteSearch, Knowledge, Novelty, PctStrategy, RaceDirectedStrategy, RunSummary, SeedSweep,
+    Strategy,
+};
 use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
@@ -40,11 +43,11 @@ impl Portfolio {
         Self {
             strategies: vec![
                 Box::new(Chess::new(plan.clone(), BOUND)),
-                Box::new(RaceDirected::new(plan.clone())),
+                Box::new(RaceDirectedStrategy::new(plan.clone())),
                 Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
-                Box::new(Pct::new(plan.clone(), 3)),
+                Box::new(PctStrategy::new(plan.clone(), 3)),
                 Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
-                Box::new(Pct::new(plan.clone(), 2)),
+                Box::new(PctStrategy::new(plan.clone(), 2)),
                 Box::new(Novelty::new(plan.clone())),
             ],
             turn: 0,

@@ -10,7 +10,7 @@ use unsnarl_model::{Plan, Policy};
 
 /// Targets each order of each pair in turn; a random walk while none is known.
 #[derive(Debug)]
-pub struct RaceDirected {
+pub struct RaceDirectedStrategy {
     plan: Plan,
     /// The cost of each order's runs so far: the cheapest is next.
     spent: HashMap<PairOrder, u64>,
@@ -29,7 +29,7 @@ const NEW: u64 = 1;
 const SEEN: u64 = 2;
 const SAME_PLACE: u64 = 4;
 
-impl RaceDirected {
+impl RaceDirectedStrategy {
     /// Builds the strategy; runs use seeds from the plan's on.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
@@ -37,27 +37,27 @@ impl RaceDirected {
     }
 
     fn order(&mut self, known: &Knowledge) -> Option<PairOrder> {
-        let prices = prices(known);
+        let costs = costs(known);
         // An order that is found late does not catch up with all the runs of the others.
         let least = self.spent.values().min().copied().unwrap_or(0);
-        for (order, _) in &prices {
+        for (order, _) in &costs {
             self.spent.entry(*order).or_insert(least);
         }
-        let &(order, price) = prices.iter().min_by_key(|(order, price)| self.spent[order] + price)?;
-        *self.spent.entry(order).or_insert(least) += price;
+        let &(order, cost) = costs.iter().min_by_key(|(order, cost)| self.spent[order] + cost)?;
+        *self.spent.entry(order).or_insert(least) += cost;
         Some(order)
     }
 }
 
 /// Returns all orders of all pairs with the cost of a run, in the order of discovery.
-fn prices(known: &Knowledge) -> Vec<(PairOrder, u64)> {
-    let mut prices: Vec<(PairOrder, u64)> = Vec::new();
+fn costs(known: &Knowledge) -> Vec<(PairOrder, u64)> {
+    let mut costs: Vec<(PairOrder, u64)> = Vec::new();
     let mut at: HashMap<PairOrder, usize> = HashMap::new();
-    let mut set = |order: PairOrder, price: u64| {
-        let at = *at.entry(order).or_insert(prices.len());
-        match prices.get_mut(at) {
-            Some((_, known)) => *known = price.max(*known),
-            None => prices.push((order, price)),
+    let mut set = |order: PairOrder, cost: u64| {
+        let at = *at.entry(order).or_insert(costs.len());
+        match costs.get_mut(at) {
+            Some((_, known)) => *known = cost.max(*known),
+            None => costs.push((order, cost)),
         }
     };
     for pair in known.pairs() {
@@ -66,10 +66,10 @@ fn prices(known: &Knowledge) -> Vec<(PairOrder, u64)> {
         set(PairOrder { first: second, second: first }, NEW);
         set(PairOrder { first, second }, summary);
     }
-    prices
+    costs
 }
 
-impl Strategy for RaceDirected {
+impl Strategy for RaceDirectedStrategy {
     fn name(&self) -> String {
         "race".into()
     }
@@ -103,7 +103,7 @@ mod tests {
             modules: &[Module::default()],
             ..RunSummary::default()
         });
-        let mut race = RaceDirected::new(Plan::default());
+        let mut race = RaceDirectedStrategy::new(Plan::default());
         let orders: Vec<_> = (0..7)
             .filter_map(|_| match race.next(&known)?.tail {
                 Policy::Race { first, second } => Some((first, second)),

@@ -13,7 +13,7 @@ use crate::{
     LockMode, OpResult,
     contradiction::Contradiction,
     edge::{Edge, SyncPoint},
-    holding::Holding,
+    lock_effects::{HeldLock, LockEffect},
     machine::{Blocker, Enabled, LockChange, LockRequest, Machine},
     step::Step,
     touch::{SharedObject, Touch},
@@ -127,13 +127,13 @@ impl CondOp {
     }
 
     #[inline]
-    pub(crate) fn holdings(&self, result: OpResult, mut emit: impl FnMut(Holding)) {
+    pub(crate) fn lock_effects(&self, result: OpResult, mut emit: impl FnMut(LockEffect)) {
         let mode = LockMode::Exclusive;
         match *self {
             Self::Wait { mutex: lock, remaining: 0, .. } if result.succeeded() => {
-                emit(Holding::Released { lock, mode });
+                emit(LockEffect::Released(HeldLock { lock, mode }));
             }
-            Self::Wake { mutex: Some(lock), .. } => emit(Holding::Acquired { lock, mode }),
+            Self::Wake { mutex: Some(lock), .. } => emit(LockEffect::Acquired(HeldLock { lock, mode })),
             _ => {}
         }
     }

@@ -31,8 +31,8 @@
 //! If it did, stricter rules may help ([`Rules::environment`]).
 
 use crate::{
-    Access, AccessKind, AccessMode, BarrierOp, ByteRange, CondOp, Holding, MemoryOp, OnceOp, Operation,
-    SharedObject, Step, ThreadOp, Touch, holdings, touches,
+    Access, AccessKind, AccessMode, BarrierOp, ByteRange, CondOp, HeldLock, LockEffect, MemoryOp, OnceOp,
+    Operation, SharedObject, Step, ThreadOp, Touch, lock_effects, touches,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::{Event, SiteIx, ThreadIx, Trace};
@@ -182,14 +182,14 @@ impl Relation {
 
     /// Records which locks the thread holds. The thread may have held a mutex all through a wait.
     fn hold(&mut self, step: &Step, again: bool) {
-        holdings(step, |holding| match holding {
-            Holding::Acquired { lock, .. } => {
+        lock_effects(step, |effect| match effect {
+            LockEffect::Acquired(HeldLock { lock, .. }) => {
                 let held = &mut self.thread(step.thread).held;
                 if !again || !held.contains(&lock) {
                     held.push(lock);
                 }
             }
-            Holding::Released { lock, .. } => self.released(step.thread, lock),
+            LockEffect::Released(HeldLock { lock, .. }) => self.released(step.thread, lock),
         });
     }
 

@@ -6,7 +6,7 @@
 //! - [`touches`]: the objects and bytes that an operation reads or writes. Two operations of different threads
 //!   that touch nothing in common are independent ([`dependence`]);
 //! - [`edges`]: the happens-before edges that it begins or ends;
-//! - [`holdings`]: the locks that it acquires or releases;
+//! - [`lock_effects`]: the locks that it acquires or releases;
 //! - [`Machine`]: the state of all objects, whether an operation is enabled, and its effect.
 //!
 //! The table at the head of each family's file is the specification; docs/operations.md has all of them.
@@ -26,7 +26,7 @@ pub mod dependence;
 mod descriptor;
 mod edge;
 mod futex;
-mod holding;
+mod lock_effects;
 mod machine;
 mod memory;
 mod mutex;
@@ -50,7 +50,7 @@ pub use contradiction::Contradiction;
 pub use descriptor::{DescriptorOp, DescriptorOpKind};
 pub use edge::{AtomicEdge, Edge, SyncPoint, acquires, edges, releases};
 pub use futex::FutexOp;
-pub use holding::{Holding, LockMode, holdings};
+pub use lock_effects::{HeldLock, LockEffect, LockMode, lock_effects};
 pub use machine::{Blocker, CondOrFutexWait, Enabled, Expectations, Hold, LockChange, Machine};
 pub use memory::{Access, AccessKind, AccessValue, MemoryOp};
 pub use mutex::MutexOp;

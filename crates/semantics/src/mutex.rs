@@ -11,7 +11,7 @@ use crate::{
     LockMode, OpResult,
     contradiction::Contradiction,
     edge::{Edge, SyncPoint},
-    holding::Holding,
+    lock_effects::{HeldLock, LockEffect},
     machine::{Blocker, Enabled, LockChange, LockRequest, Machine},
     step::Step,
     touch::{SharedObject, Touch},
@@ -95,12 +95,14 @@ impl MutexOp {
     }
 
     #[inline]
-    pub(crate) fn holdings(&self, result: OpResult, mut emit: impl FnMut(Holding)) {
+    pub(crate) fn lock_effects(&self, result: OpResult, mut emit: impl FnMut(LockEffect)) {
         let mode = LockMode::Exclusive;
         match *self {
-            Self::Lock { lock, depth: 1, .. } if result.succeeded() => emit(Holding::Acquired { lock, mode }),
+            Self::Lock { lock, depth: 1, .. } if result.succeeded() => {
+                emit(LockEffect::Acquired(HeldLock { lock, mode }))
+            }
             Self::Unlock { lock, remaining: 0 } if result.succeeded() => {
-                emit(Holding::Released { lock, mode })
+                emit(LockEffect::Released(HeldLock { lock, mode }))
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ use crate::{
     LockMode, OpResult,
     contradiction::Contradiction,
     edge::{Edge, SyncPoint},
-    holding::Holding,
+    lock_effects::{HeldLock, LockEffect},
     machine::{Enabled, LockChange, LockRequest, Machine},
     step::Step,
     touch::{SharedObject, Touch},
@@ -114,10 +114,14 @@ impl RwLockOp {
     }
 
     #[inline]
-    pub(crate) fn holdings(&self, result: OpResult, mut emit: impl FnMut(Holding)) {
+    pub(crate) fn lock_effects(&self, result: OpResult, mut emit: impl FnMut(LockEffect)) {
         match *self {
-            Self::Lock { lock, mode, .. } if result.succeeded() => emit(Holding::Acquired { lock, mode }),
-            Self::Unlock { lock, mode } if result.succeeded() => emit(Holding::Released { lock, mode }),
+            Self::Lock { lock, mode, .. } if result.succeeded() => {
+                emit(LockEffect::Acquired(HeldLock { lock, mode }))
+            }
+            Self::Unlock { lock, mode } if result.succeeded() => {
+                emit(LockEffect::Released(HeldLock { lock, mode }))
+            }
             _ => {}
         }
     }

@@ -82,7 +82,7 @@ proptest! {
         let found = combined::simplify(&start, &mut runner, &options, &mut |_| {});
         prop_assert_eq!(found.trace.signature(), start.signature());
         prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&start.events));
-        prop_assert_eq!(found.tally.executions, runner.runs);
+        prop_assert_eq!(found.stats.executions, runner.runs);
         let again = program.run(&found.trace.replay_plan());
         prop_assert!(found.trace.first_difference(&again).is_none());
         if effort >= 1 {
@@ -104,7 +104,7 @@ proptest! {
         for batch in [1, 3, 100] {
             let found = run(batch);
             prop_assert_eq!(&found.trace, &one_by_one.trace);
-            prop_assert_eq!(found.tally, one_by_one.tally);
+            prop_assert_eq!(found.stats, one_by_one.stats);
         }
     }
 
@@ -134,7 +134,7 @@ proptest! {
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let options = SimplifyOptions { executions: most, ..SimplifyOptions::default() };
         let found = combined::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});
-        prop_assert!(found.tally.executions <= most);
+        prop_assert!(found.stats.executions <= most);
         prop_assert_eq!(found.trace.signature(), start.signature());
     }
 }
@@ -158,8 +158,8 @@ fn combined_needs_fewer_runs_than_tinertia() {
                 &mut |_| {},
             );
             let tinertia_only = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
-            runs += found.tally.executions;
-            tinertia_runs += tinertia_only.tally.executions;
+            runs += found.stats.executions;
+            tinertia_runs += tinertia_only.stats.executions;
             let (ours, theirs) = (Cost::of(&found.trace.events), Cost::of(&tinertia_only.trace.events));
             cost = (cost.0 + ours.switches, cost.1 + ours.preemptions);
             tinertia_cost = (tinertia_cost.0 + theirs.switches, tinertia_cost.1 + theirs.preemptions);

@@ -21,7 +21,7 @@ proptest! {
         let found = dynamic::simplify(&start, &mut runner, &mut |_| {});
         prop_assert_eq!(found.trace.signature(), start.signature());
         prop_assert!(Cost::of(&found.trace.events).switches <= Cost::of(&start.events).switches);
-        prop_assert_eq!(found.tally.executions, runner.runs);
+        prop_assert_eq!(found.stats.executions, runner.runs);
         let again = program.run(&found.trace.replay_plan());
         prop_assert!(found.trace.first_difference(&again).is_none());
         prop_assert_eq!(again.outcome, found.trace.outcome);
@@ -62,7 +62,7 @@ fn best_trace_is_kept_when_stopped() {
     let start = failing(&program, 0..1000).expect("a failing run");
     let all = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
     let mut last = Cost::of(&start.events);
-    for patience in 0..all.tally.executions {
+    for patience in 0..all.stats.executions {
         let mut runner = Impatient(InMemory::new(&program), patience);
         let found = dynamic::simplify(&start, &mut runner, &mut |_| {});
         assert_eq!(found.stopped, Some("enough"));

@@ -75,8 +75,8 @@ fn minimum(program: &Program, trace: &Trace) -> Option<Trace> {
                 assert_eq!(better.signature(), trace.signature());
                 best = *better;
             }
-            ProofVerdict::Minimal(certificate) => {
-                assert_eq!(check(&certificate, &best, &mut InMemory::new(program)), Ok(()));
+            ProofVerdict::Minimal(proof) => {
+                assert_eq!(check(&proof, &best, &mut InMemory::new(program)), Ok(()));
                 return Some(best);
             }
             ProofVerdict::Unfinished => return None,
@@ -109,18 +109,17 @@ fn paper_example_is_proved_minimal() {
     let start = failing(&program, 0..1000).expect("a failing run");
     let found =
         combined::simplify(&start, &mut InMemory::new(&program), &SimplifyOptions::default(), &mut |_| {});
-    let proof = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
-    let ProofVerdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
-    assert_eq!(certificate.cost.switches, 2);
-    assert_eq!(proof.switches_ruled_out, Some(1));
-    assert_eq!(check(&certificate, &found.trace, &mut InMemory::new(&program)), Ok(()));
-    let forged =
-        unsnarl_simplify::prove::Certificate { states: certificate.states + 1, ..certificate.clone() };
+    let search = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
+    let ProofVerdict::Minimal(proof) = search.verdict else { panic!("{:?}", search.verdict) };
+    assert_eq!(proof.cost.switches, 2);
+    assert_eq!(search.switches_ruled_out, Some(1));
+    assert_eq!(check(&proof, &found.trace, &mut InMemory::new(&program)), Ok(()));
+    let forged = unsnarl_simplify::prove::Proof { states: proof.states + 1, ..proof.clone() };
     assert!(matches!(
         check(&forged, &found.trace, &mut InMemory::new(&program)),
         Err(Mismatch::OtherStates { .. })
     ));
-    assert_eq!(check(&certificate, &start, &mut InMemory::new(&program)), Err(Mismatch::OtherTrace));
+    assert_eq!(check(&proof, &start, &mut InMemory::new(&program)), Err(Mismatch::OtherTrace));
 }
 
 #[test]
@@ -156,10 +155,10 @@ fn interrupted_proof_reports_its_progress() {
     let mut last = None;
     for executions in 0..whole.executions {
         let limits = ProofLimits { executions, ..ProofLimits::default() };
-        let proof = prove(&found.trace, &mut InMemory::new(&program), &limits, &mut |_, _| {});
-        assert!(matches!(proof.verdict, ProofVerdict::Unfinished));
-        assert!(proof.executions <= executions && proof.switches_ruled_out >= last);
-        last = proof.switches_ruled_out;
+        let search = prove(&found.trace, &mut InMemory::new(&program), &limits, &mut |_, _| {});
+        assert!(matches!(search.verdict, ProofVerdict::Unfinished));
+        assert!(search.executions <= executions && search.switches_ruled_out >= last);
+        last = search.switches_ruled_out;
     }
     assert!(last.is_some());
 }

@@ -61,7 +61,7 @@ proptest! {
         let trace = record(&program, seed);
         prop_assume!(trace.events.len() < MAX_EVENTS as usize);
         let graph = Graph::of(trace.events.iter().copied(), Rules::of(&trace), grain);
-        for order in [OrderStrategy::Arbitrary(seed), OrderStrategy::Runs(Effort(1))] {
+        for order in [OrderStrategy::Arbitrary(seed), OrderStrategy::FewSegments(Effort(1))] {
             is_the_same_run(&program, &static_order::reorder(&graph, order).apply(&trace))?;
         }
     }

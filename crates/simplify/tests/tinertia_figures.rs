@@ -6,14 +6,14 @@ use toy::{InMemory, Program, programs};
 use unsnarl_model::{Event, Fidelity, Op, Plan, Policy, Prefix, Segment, ThreadId, ThreadIx, Trace};
 use unsnarl_simplify::{
     Cost,
-    dynamic::{self, Operation},
+    dynamic::{self, Transformation},
 };
 
 /// Renders the executed actions in the figures' words; thread 1 is main here, thread 2 its child.
 fn rendered(trace: &Trace) -> Vec<String> {
     let render = |event: &Event| {
         let thread = if event.thread == ThreadIx::MAIN { "T1" } else { "T2" };
-        let operation = match (event.op, event.addr & 0xff) {
+        let transformation = match (event.op, event.addr & 0xff) {
             (Op::Read, 0) => "while (!flag)",
             (Op::Read, _) => "if (x == 3)",
             (Op::Yield, _) => "sleep()",
@@ -23,7 +23,7 @@ fn rendered(trace: &Trace) -> Vec<String> {
             (Op::Write, 8) => "x = 3",
             _ => "error()",
         };
-        format!("({thread}, {operation})")
+        format!("({thread}, {transformation})")
     };
     trace.events.iter().map(render).collect()
 }
@@ -56,9 +56,9 @@ fn paper_example_simplifies_from_figure_2_to_5() {
     assert_eq!(rendered(&start), figure_2);
     assert_eq!(start.stats().context_switches, 7);
 
-    let mut steps: Vec<(Operation, Vec<String>, u64)> = Vec::new();
+    let mut steps: Vec<(Transformation, Vec<String>, u64)> = Vec::new();
     let found = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |step| {
-        steps.push((step.operation, rendered(step.trace), step.trace.stats().context_switches));
+        steps.push((step.transformation, rendered(step.trace), step.trace.stats().context_switches));
     });
     let figure_3 = [
         "(T2, while (!flag))",
@@ -89,20 +89,20 @@ fn paper_example_simplifies_from_figure_2_to_5() {
         "(T1, error())",
     ];
     let expected = [
-        (Operation::RemoveLast, figure_3.map(String::from).to_vec(), 5),
-        (Operation::ConsolidateUpTei, figure_4.map(String::from).to_vec(), 3),
-        (Operation::ConsolidateDown, figure_5.map(String::from).to_vec(), 2),
+        (Transformation::RemoveLast, figure_3.map(String::from).to_vec(), 5),
+        (Transformation::ConsolidateUpTei, figure_4.map(String::from).to_vec(), 3),
+        (Transformation::ConsolidateDown, figure_5.map(String::from).to_vec(), 2),
     ];
     assert_eq!(steps, expected);
     assert_eq!(rendered(&found.trace), figure_5);
     assert_eq!(found.trace.signature(), start.signature());
-    let removed = |operation| found.tally.removed_by(operation);
+    let removed = |transformation| found.stats.removed_by(transformation);
     assert_eq!(
-        Operation::ALL.map(removed),
+        Transformation::ALL.map(removed),
         [2, 2, 0, 1, 0, 0],
-        "switches removed by each operation, as in the paper"
+        "switches removed by each transformation, as in the paper"
     );
-    assert_eq!(found.tally.rounds, 2, "the second round finds nothing");
+    assert_eq!(found.stats.rounds, 2, "the second round finds nothing");
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn second_consolidate_up_stage_trades_preemption_for_block() {
     assert_eq!(Cost::of(&start.events), Cost { switches: 4, preemptions: 3 });
     let mut steps = Vec::new();
     let found =
-        dynamic::simplify(&start, &mut InMemory::new(&program), &mut |step| steps.push(step.operation));
-    assert_eq!(steps, [Operation::ConsolidateUpActions]);
+        dynamic::simplify(&start, &mut InMemory::new(&program), &mut |step| steps.push(step.transformation));
+    assert_eq!(steps, [Transformation::ConsolidateUpActions]);
     assert_eq!(Cost::of(&found.trace.events), Cost { switches: 4, preemptions: 2 });
     assert_eq!(found.trace.signature(), start.signature());
 }

@@ -20,7 +20,7 @@ use unsnarl_report::stats_json;
 use unsnarl_simplify::{
     Cost, Runner,
     combined::{self, SimplifyOptions},
-    dynamic::{self, Simplified},
+    dynamic::{self, SimplificationResult},
     prove::{ProofLimits, ProofVerdict, prove},
 };
 
@@ -102,14 +102,14 @@ impl BenchSimplify {
         let reproduced = self.reproduced(&ours.trace, &mut program)?;
         Ok(json!({
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
-            "executions": ours.tally.executions, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
+            "executions": ours.stats.executions, "rounds": ours.stats.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
             "quick": {
-                "after": stats_json(&quick.trace.stats()), "executions": quick.tally.executions,
+                "after": stats_json(&quick.trace.stats()), "executions": quick.stats.executions,
                 "elapsed_s": quick_seconds,
             },
             "tinertia": {
-                "after": stats_json(&theirs.trace.stats()), "executions": theirs.tally.executions,
+                "after": stats_json(&theirs.trace.stats()), "executions": theirs.stats.executions,
                 "elapsed_s": their_seconds,
             },
             "minimum": minimum.map(|cost| json!({
@@ -125,10 +125,10 @@ impl BenchSimplify {
         let mut left = self.prove;
         loop {
             let limits = ProofLimits { executions: left, ..ProofLimits::default() };
-            let proof = prove(&best, program, &limits, &mut |_, _| {});
-            stopped(proof.stopped)?;
-            left = left.saturating_sub(proof.executions);
-            match proof.verdict {
+            let search = prove(&best, program, &limits, &mut |_, _| {});
+            stopped(search.stopped)?;
+            left = left.saturating_sub(search.executions);
+            match search.verdict {
                 ProofVerdict::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
                 ProofVerdict::Better(better) => best = *better,
                 ProofVerdict::Unfinished => return Ok(None),
@@ -171,7 +171,7 @@ impl Runner for FreshProcess {
     }
 }
 
-fn finished(mut simplified: Simplified<StopReason>) -> Result<Simplified<StopReason>> {
+fn finished(mut simplified: SimplificationResult<StopReason>) -> Result<SimplificationResult<StopReason>> {
     stopped(simplified.stopped.take())?;
     Ok(simplified)
 }

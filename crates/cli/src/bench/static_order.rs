@@ -65,8 +65,8 @@ impl BenchStatic {
             let graph = builder.finish();
             let strategy = match self.by.as_str() {
                 "arbitrary" => OrderStrategy::Arbitrary(self.seed),
-                "exact" => OrderStrategy::Runs(Effort::EXACT),
-                _ => OrderStrategy::Runs(Effort::for_events(graph.events())),
+                "exact" => OrderStrategy::FewSegments(Effort::EXACT),
+                _ => OrderStrategy::FewSegments(Effort::for_events(graph.events())),
             };
             reorder(&graph, strategy)
         };

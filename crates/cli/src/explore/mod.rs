@@ -33,8 +33,8 @@ use unsnarl_model::{
 };
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, RaceDirected, RunSteps, RunSummary,
-    SeedSweep, Strategy,
+    Chess, CompleteSearch, IncompleteReason, Novelty, PctStrategy, Portfolio, RaceDirectedStrategy, RunSteps,
+    RunSummary, SeedSweep, Strategy,
 };
 
 /// Search for a failing schedule and save its trace
@@ -308,8 +308,8 @@ impl SearchOptions {
         let strategy: Box<dyn Strategy> = match self.strategy_choice()? {
             StrategyChoice::Random => Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
             StrategyChoice::Pos => Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
-            StrategyChoice::Pct(depth) => Box::new(Pct::new(plan.clone(), depth)),
-            StrategyChoice::Race => Box::new(RaceDirected::new(plan.clone())),
+            StrategyChoice::Pct(depth) => Box::new(PctStrategy::new(plan.clone(), depth)),
+            StrategyChoice::Race => Box::new(RaceDirectedStrategy::new(plan.clone())),
             StrategyChoice::Novelty => Box::new(Novelty::new(plan.clone())),
             StrategyChoice::Chess(bound) => Box::new(Chess::new(plan.clone(), bound)),
             StrategyChoice::Portfolio => Box::new(Portfolio::new(&plan)),

@@ -119,7 +119,7 @@ impl Predict {
         let mut names = ProgramNames::new(&source.header().modules, &mut symbols);
         let mut name = |addr| source.object(addr, &mut names);
         let text = unsnarl_predict::export(&events[..count], &SyncState::default(), &mut name)
-            .map_err(|flaw| source.locate_flaw(flaw))?;
+            .map_err(|inconsistency| source.locate_inconsistency(inconsistency))?;
         output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         if count < events.len() {
             eprintln!(

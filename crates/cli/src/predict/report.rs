@@ -10,7 +10,7 @@ use std::{
 };
 use unsnarl_model::{Conflict, Event, Op, Side, Site, SiteIx, ThreadIx};
 use unsnarl_predict::{
-    ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, Reads, Statistics,
+    ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, ReadRule, Statistics,
     WaitTarget, Witness,
 };
 use unsnarl_report::{Names, ProgramNames};
@@ -261,8 +261,8 @@ impl Describer<'_> {
 
     fn deadlock_text(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> String {
         let mut text = String::from("deadlock  ");
-        for (at, waits) in deadlock.circle.iter().enumerate() {
-            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+        for (at, waits) in deadlock.cycle.iter().enumerate() {
+            let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (awaited, until) = match waits.target {
                 WaitTarget::Lock(lock) => (self.object(lock), String::new()),
                 WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
@@ -333,8 +333,8 @@ impl Describer<'_> {
     }
 
     fn deadlock_json(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> Value {
-        let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
-            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+        let cycle = deadlock.cycle.iter().enumerate().map(|(at, waits)| {
+            let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
             let awaited = match waits.target {
@@ -350,9 +350,9 @@ impl Describer<'_> {
                 "file": file, "line": line, "event": waits.event,
             })
         });
-        let circle: Vec<Value> = circle.collect();
+        let cycle: Vec<Value> = cycle.collect();
         let mut object = Map::new();
-        object.insert("cycle".into(), circle.into());
+        object.insert("cycle".into(), cycle.into());
         self.common(&mut object, &deadlock.witness, checked);
         object.into()
     }
@@ -366,7 +366,7 @@ impl Describer<'_> {
         let verdict = checked.and_then(|checked| checked.verdict.as_ref());
         object.insert("confirmed".into(), checked.is_some_and(CheckedPrediction::is_confirmed).into());
         object.insert("verdict".into(), verdict.map_or("predicted", ConfirmationVerdict::name).into());
-        object.insert("reads".into(), if witness.reads == Reads::Same { "same" } else { "free" }.into());
+        object.insert("reads".into(), if witness.reads == ReadRule::Same { "same" } else { "free" }.into());
         let trace = checked.and_then(|checked| checked.trace.as_deref());
         object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
         let window = self.source.events_from(witness.before);
@@ -400,7 +400,7 @@ fn figures_json(figures: &Statistics) -> Value {
     json!({
         "events": figures.events, "reduced": figures.reduced, "synchronising": figures.synchronising,
         "windows": figures.windows, "objects": figures.objects, "suspect_objects": figures.suspect_objects,
-        "candidates": figures.candidates, "circles": figures.circles,
+        "candidates": figures.candidates, "circles": figures.cycles,
         "sync_preserving": figures.sync_preserving, "searched": figures.searched,
     })
 }

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_model::{Event, ThreadIx, Trace};
-use unsnarl_predict::{Flaw, PredictOptions, Prediction, Predictor, WindowProgress};
+use unsnarl_predict::{PredictOptions, Prediction, Predictor, TraceInconsistency, WindowProgress};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 use unsnarl_trace::{EventReader, std_format};
@@ -103,32 +103,42 @@ impl Source {
     ) -> Result<Prediction> {
         let mut predictor = Predictor::new(options);
         match &self.streamed {
-            None => predictor.push(&self.trace.events, watch).map_err(|flaw| self.locate_flaw(flaw))?,
+            None => predictor
+                .push(&self.trace.events, watch)
+                .map_err(|inconsistency| self.locate_inconsistency(inconsistency))?,
             Some(path) => {
                 let mut reader = EventReader::new(BufReader::new(File::open(path)?))?;
                 while let Some(chunk) = reader.next_chunk()? {
-                    predictor.push(chunk, watch).map_err(|flaw| self.locate_flaw(flaw))?;
+                    predictor
+                        .push(chunk, watch)
+                        .map_err(|inconsistency| self.locate_inconsistency(inconsistency))?;
                 }
             }
         }
-        predictor.finish(watch).map_err(|flaw| self.locate_flaw(flaw))
+        predictor.finish(watch).map_err(|inconsistency| self.locate_inconsistency(inconsistency))
     }
 
-    /// Adds the location to a flaw: a line of text, or an event and its site.
-    pub(super) fn locate_flaw(&self, flaw: Flaw) -> anyhow::Error {
+    /// Adds the location to an inconsistency: a line of text, or an event and its site.
+    pub(super) fn locate_inconsistency(&self, inconsistency: TraceInconsistency) -> anyhow::Error {
         let mut symbols = Symbols::new();
         let names = RefCell::new(ProgramNames::new(&self.trace.modules, &mut symbols));
         let lock = |addr| self.object(addr, &mut names.borrow_mut());
-        let report = flaw.describe(&lock, &|thread| self.thread(thread));
+        let report = inconsistency.describe(&lock, &|thread| self.thread(thread));
         let because = "nothing can be predicted from that";
-        let report = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
+        let report = match (
+            self.lines.get(inconsistency.event as usize),
+            self.trace.events.get(inconsistency.event as usize),
+        ) {
             (Some(line), _) => format!("line {line}: {report}; {because}: correct the text"),
             (None, Some(event)) if !self.trace.program.path.is_empty() => {
                 let place = names.borrow_mut().place(self.trace.site(event));
                 let place = place.place().unwrap_or_else(|| place.to_string());
-                format!("event {}: {report}, at {place}; {because}: fix it, and record again", flaw.event)
+                format!(
+                    "event {}: {report}, at {place}; {because}: fix it, and record again",
+                    inconsistency.event
+                )
             }
-            _ => format!("event {}: {report}; {because}: record again", flaw.event),
+            _ => format!("event {}: {report}; {because}: record again", inconsistency.event),
         };
         anyhow::Error::new(InconsistentTrace(report)).context(self.path.display().to_string())
     }

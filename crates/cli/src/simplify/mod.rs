@@ -27,7 +27,7 @@ use unsnarl_exec::Settings;
 use unsnarl_model::{Counterfactual, OutcomeKind, Trace};
 use unsnarl_simplify::{
     combined,
-    dynamic::{self, Improvement, Simplified},
+    dynamic::{self, Improvement, SimplificationResult},
     test_preemptions,
 };
 
@@ -169,10 +169,10 @@ impl Method {
         }
         find_counterfactuals(&mut simplified, &mut program);
         program.progress.finish_and_clear();
-        let Simplified {
+        let SimplificationResult {
             trace: after,
-            tally,
-            certificate,
+            stats,
+            proof,
             switches_ruled_out,
             has_hidden_dependence,
             stopped,
@@ -184,8 +184,8 @@ impl Method {
             figures: after.stats(),
             saved: None,
             after,
-            tally,
-            certificate,
+            stats,
+            proof,
             switches_ruled_out,
             has_hidden_dependence,
             proving: matches!(self, Self::Both(options) if options.prove),
@@ -198,7 +198,7 @@ impl Method {
 }
 
 /// Determines what each remaining preemption is needed for.
-fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
+fn find_counterfactuals(simplified: &mut SimplificationResult<StopReason>, program: &mut ProgramPool) {
     // A longer list of reasons would not be read.
     const MAX: u64 = 20;
     if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
@@ -206,7 +206,7 @@ fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut P
     }
     // The tests are optional: if they fail, the trace stays as it is.
     let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
-    simplified.tally.executions += tests.len() as u64;
+    simplified.stats.executions += tests.len() as u64;
     let counterfactuals = tests.into_iter().filter(|test| !test.still_fails).map(|test| Counterfactual {
         event: test.event as u64,
         outcome_without: test.outcome_without.kind,

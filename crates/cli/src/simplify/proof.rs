@@ -18,7 +18,7 @@ use std::{
 use unsnarl_model::{Segment, ThreadIx, Trace};
 use unsnarl_simplify::{
     Cost,
-    prove::{Certificate, Mismatch, check},
+    prove::{Mismatch, Proof, check},
 };
 
 /// Returns the path of the proof beside a trace.
@@ -27,22 +27,22 @@ pub(crate) fn proof_path(trace: &Path) -> PathBuf {
 }
 
 /// Writes a proof and returns its path.
-pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
+pub(super) fn save(proof: &Proof, trace: &Path) -> Result<PathBuf> {
     let path = proof_path(trace);
-    let schedule: Vec<(u16, u32)> = certificate.schedule.iter().map(|s| (s.thread.0, s.points)).collect();
+    let schedule: Vec<(u16, u32)> = proof.schedule.iter().map(|s| (s.thread.0, s.points)).collect();
     let value = json!({
         "unsnarl_proof": 1,
         "says": "no schedule fails in this way with fewer context switches, or with as many and fewer preemptions",
         "trace": trace.file_name().map(|name| name.to_string_lossy()),
-        "failure": format!("{:016x}", fingerprint(&format!("{:?}", certificate.signature))),
-        "context_switches": certificate.cost.switches,
-        "preemptions": certificate.cost.preemptions,
+        "failure": format!("{:016x}", fingerprint(&format!("{:?}", proof.signature))),
+        "context_switches": proof.cost.switches,
+        "preemptions": proof.cost.preemptions,
         "schedule": schedule,
-        "points_in_a_row": certificate.in_a_row,
-        "idle_rounds": certificate.rounds,
-        "executions": certificate.executions,
-        "states": certificate.states,
-        "digest": format!("{:016x}", certificate.digest),
+        "points_in_a_row": proof.in_a_row,
+        "idle_rounds": proof.rounds,
+        "executions": proof.executions,
+        "states": proof.states,
+        "digest": format!("{:016x}", proof.digest),
     });
     output::write(&path, format!("{value:#}\n").as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))?;
@@ -50,7 +50,7 @@ pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
 }
 
 /// Reads the proof of a trace; `None` if it is for another failure.
-fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
+fn load(path: &Path, trace: &Trace) -> Result<Option<Proof>> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("no proof {} (`unsnarl simplify --prove` makes one)", path.display()))?;
     let wrong = || {
@@ -78,7 +78,7 @@ fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
     let schedule =
         value["schedule"].as_array().and_then(|all| all.iter().map(segment).collect::<Option<_>>());
     let figure = |name: &str| number(name).and_then(|number| u32::try_from(number).map_err(|_| wrong()));
-    let certificate = Certificate {
+    let proof = Proof {
         signature: trace.signature(),
         cost: Cost { switches: number("context_switches")?, preemptions: number("preemptions")? },
         schedule: schedule.ok_or_else(wrong)?,
@@ -88,8 +88,8 @@ fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
         states: number("states")?,
         digest: hex("digest")?,
     };
-    let is_of_trace = hex("failure")? == fingerprint(&format!("{:?}", certificate.signature));
-    Ok(is_of_trace.then_some(certificate))
+    let is_of_trace = hex("failure")? == fingerprint(&format!("{:?}", proof.signature));
+    Ok(is_of_trace.then_some(proof))
 }
 
 /// Returns the FNV-1a hash of a text, which is the same on all machines.
@@ -157,7 +157,7 @@ impl Verify {
 
     /// Checks the proof of a trace.
     fn check_proof(self, trace: &Trace, path: &Path) -> Result<Verdict> {
-        let certificate = load(path, trace)?;
+        let proof = load(path, trace)?;
         check_builds(trace)?;
         let interrupt = explore::interrupt()?;
         let options = RunOptions {
@@ -170,8 +170,8 @@ impl Verify {
         };
         let mut program = ProgramPool::of(trace, options, &interrupt)?;
         program.progress.set_message("searching again");
-        let checked = match &certificate {
-            Some(certificate) => check(certificate, trace, &mut program),
+        let checked = match &proof {
+            Some(proof) => check(proof, trace, &mut program),
             None => Err(Mismatch::OtherTrace),
         };
         program.progress.finish_and_clear();
@@ -184,13 +184,13 @@ impl Verify {
         if self.json {
             output::json(&json!({
                 "holds": failure_reason.is_none(), "why": failure_reason, "proof": path,
-                "context_switches": certificate.as_ref().map(|c| c.cost.switches),
-                "preemptions": certificate.as_ref().map(|c| c.cost.preemptions),
-                "executions": certificate.as_ref().map(|c| c.executions),
-                "states": certificate.as_ref().map(|c| c.states),
+                "context_switches": proof.as_ref().map(|c| c.cost.switches),
+                "preemptions": proof.as_ref().map(|c| c.cost.preemptions),
+                "executions": proof.as_ref().map(|c| c.executions),
+                "states": proof.as_ref().map(|c| c.states),
             }));
         } else {
-            let report = match (&failure_reason, &certificate) {
+            let report = match (&failure_reason, &proof) {
                 (None, Some(c)) => format!(
                     "the proof holds: {} context switches, {} preemptive, are the fewest within these points \
                      ({} states, {} runs, searched again)\n",

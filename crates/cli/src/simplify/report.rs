@@ -12,8 +12,8 @@ use std::{
 use unsnarl_model::{Stats, Trace};
 use unsnarl_report::{ProgramNames, counterfactuals_json, counterfactuals_text, stats_json};
 use unsnarl_simplify::{
-    dynamic::{Operation, Tally},
-    prove::Certificate,
+    dynamic::{SimplificationStats, Transformation},
+    prove::Proof,
 };
 use unsnarl_symbols::Symbols;
 
@@ -26,8 +26,8 @@ pub(crate) struct SimplificationReport {
     pub(crate) saved: Option<PathBuf>,
     /// The simplified trace fails in the same way; `None` if there is no program to run.
     pub(crate) preserved: Option<bool>,
-    pub(crate) tally: Tally,
-    pub(crate) certificate: Option<Certificate>,
+    pub(crate) stats: SimplificationStats,
+    pub(crate) proof: Option<Proof>,
     pub(crate) switches_ruled_out: Option<u64>,
     /// The failure depends on something that is not an event.
     pub(crate) has_hidden_dependence: bool,
@@ -46,28 +46,29 @@ impl SimplificationReport {
             Some(path) => path.clone(),
             None => traces::save_as(&self.after, options.output.as_deref(), &name_of(&options.trace))?,
         };
-        let proof =
-            self.certificate.as_ref().map(|certificate| proof::save(certificate, &path)).transpose()?;
+        let proof_path = self.proof.as_ref().map(|proof| proof::save(proof, &path)).transpose()?;
         if options.json {
-            let by_operation: Map<String, Value> = Operation::ALL
+            let by_operation: Map<String, Value> = Transformation::ALL
                 .iter()
-                .map(|&operation| (operation.name().to_owned(), self.tally.removed_by(operation).into()))
+                .map(|&transformation| {
+                    (transformation.name().to_owned(), self.stats.removed_by(transformation).into())
+                })
                 .collect();
             let mut symbols = Symbols::new();
             let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
             output::json(&json!({
                 "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.figures),
-                "executions": self.tally.executions, "elapsed_s": self.elapsed.as_secs_f64(),
-                "rounds": self.tally.rounds, "by_operation": by_operation,
+                "executions": self.stats.executions, "elapsed_s": self.elapsed.as_secs_f64(),
+                "rounds": self.stats.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
                 "preemptions": counterfactuals_json(&self.after, &mut names),
-                "proof": proof, "proved": self.certificate.is_some(), "none_with": self.switches_ruled_out,
+                "proof": proof_path, "proved": self.proof.is_some(), "none_with": self.switches_ruled_out,
                 "unobserved": self.has_hidden_dependence,
                 "snapshots": { "runs": self.resumed, "refused": self.refused },
                 "stopped": self.stopped.as_ref().map(StopReason::name),
             }));
         } else {
-            output::print(&self.text(&path, proof.as_deref()));
+            output::print(&self.text(&path, proof_path.as_deref()));
         }
         Ok(match (&self.stopped, self.preserved) {
             (_, Some(false)) => Verdict::NotReproduced,
@@ -83,7 +84,7 @@ impl SimplificationReport {
             .map_or(String::new(), |stop_reason| format!("; stopped: {}", stop_reason.name()))
     }
 
-    fn text(&self, path: &Path, proof: Option<&Path>) -> String {
+    fn text(&self, path: &Path, proof_path: Option<&Path>) -> String {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
         let mut text = format!(
@@ -95,7 +96,7 @@ impl SimplificationReport {
         if let Some(stop_reason) = &self.stopped {
             let _ = writeln!(text, "stopped  {}: the best so far", stop_reason.name());
         }
-        match (&self.certificate, self.switches_ruled_out) {
+        match (&self.proof, self.switches_ruled_out) {
             (Some(c), _) => {
                 let (runs, states) = (c.executions, c.states);
                 let _ = writeln!(
@@ -124,8 +125,9 @@ impl SimplificationReport {
         }
         let quoted = output::quoted(path);
         let _ = writeln!(text, "trace    {quoted}");
-        if let Some(proof) = proof {
-            let _ = writeln!(text, "proof    {}\nverify   unsnarl verify {quoted}", output::quoted(proof));
+        if let Some(proof_path) = proof_path {
+            let _ =
+                writeln!(text, "proof    {}\nverify   unsnarl verify {quoted}", output::quoted(proof_path));
         }
         // Another tool's trace has no program to run.
         if let Some(preserved) = self.preserved {
@@ -137,7 +139,7 @@ impl SimplificationReport {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
         };
-        let Tally { executions, rounds, .. } = self.tally;
+        let SimplificationStats { executions, rounds, .. } = self.stats;
         let _ = writeln!(
             text,
             "took     {}{resumed}, {}, {:.2} s",

@@ -13,7 +13,7 @@ use unsnarl_model::{Plan, Policy, Stats, Trace};
 use unsnarl_report::{ProgramNames, divergence_text};
 use unsnarl_simplify::{
     Runner,
-    dynamic::{Operation, Simplified, Tally},
+    dynamic::{SimplificationResult, SimplificationStats, Transformation},
     static_order::{self, Granularity, Graph, OrderStrategy, Reordering, Rules, reorder},
 };
 use unsnarl_symbols::Symbols;
@@ -38,8 +38,12 @@ pub(super) fn without_program(
         figures,
         saved,
         preserved: None,
-        tally: Tally::of(Operation::Static, before.context_switches, figures.context_switches),
-        certificate: None,
+        stats: SimplificationStats::of(
+            Transformation::Static,
+            before.context_switches,
+            figures.context_switches,
+        ),
+        proof: None,
         switches_ruled_out: None,
         has_hidden_dependence: false,
         proving: false,
@@ -92,13 +96,13 @@ pub(super) fn with_one_run(
     trace: &Trace,
     merges: Option<u64>,
     program: &mut ProgramPool,
-) -> Simplified<StopReason> {
+) -> SimplificationResult<StopReason> {
     let order = reordered(trace, merges);
     let expected = order.apply(trace);
-    let mut simplified = Simplified {
+    let mut simplified = SimplificationResult {
         trace: trace.clone(),
-        tally: Tally::default(),
-        certificate: None,
+        stats: SimplificationStats::default(),
+        proof: None,
         switches_ruled_out: None,
         has_hidden_dependence: false,
         stopped: None,
@@ -115,14 +119,14 @@ pub(super) fn with_one_run(
     if actual.signature() == trace.signature() {
         let (before, after) = (trace.stats().context_switches, actual.stats().context_switches);
         if after <= before {
-            simplified.tally = Tally::of(Operation::Static, before, after);
+            simplified.stats = SimplificationStats::of(Transformation::Static, before, after);
             simplified.trace = actual;
         }
     } else {
         simplified.has_hidden_dependence = true;
         eprint!("{}", hidden_dependence_warning(&expected, &actual));
     }
-    simplified.tally.executions = 1;
+    simplified.stats.executions = 1;
     simplified
 }
 

@@ -13,7 +13,7 @@ use std::{
 use unsnarl_model::{Event, Stats, StatsCounter, Trace};
 use unsnarl_simplify::static_order::{
     Builder, Effort, Granularity, OrderStrategy, Reordering, Rules,
-    rebuild_schedule::{ScheduleRebuilder, Survey},
+    rebuild_schedule::{RebuildFacts, ScheduleRebuilder},
     reorder,
 };
 use unsnarl_trace::{CHUNK, EventWriter, Lanes, LoadError, SaveError};
@@ -39,30 +39,30 @@ pub(super) fn reorder_file(
 ) -> Result<Option<StreamedOrder>> {
     let mut header = unsnarl_trace::open(path)?.header().clone();
     let rules = rules(path, &header)?;
-    let mut survey = Survey::new(&header.warnings);
+    let mut facts = RebuildFacts::new(&header.warnings);
     let mut builder = Builder::new(rules, Granularity::Event);
     if !each(path, interrupt, |event| {
         builder.push(event);
-        survey.look(&event);
+        facts.first_pass(&event);
         Ok(())
     })? {
         return Ok(None);
     }
-    let before = survey.stats();
+    let before = facts.stats();
     let order = search_order(builder, merges);
-    survey.end_first_look();
+    facts.end_first_pass();
 
     let unwritable = |reason| SaveError::Write { path: target.into(), reason };
     let scratch = unsnarl_trace::scratch(target).map_err(unwritable)?;
-    let mut lanes = Lanes::new(scratch, survey.of_threads().len())?;
+    let mut lanes = Lanes::new(scratch, facts.of_threads().len())?;
     if !each(path, interrupt, |event| {
-        survey.second_look(&event);
+        facts.second_pass(&event);
         lanes.put(event)
     })? {
         return Ok(None);
     }
     let waits = header.outcome.waits.clone();
-    let schedule_rebuilder = survey.schedule_rebuilder(&order.schedule, &waits, &mut header.warnings);
+    let schedule_rebuilder = facts.schedule_rebuilder(&order.schedule, &waits, &mut header.warnings);
     let mut after = None;
     let written = unsnarl_trace::write_atomically(target, |file| {
         let writer = EventWriter::new(&header, before.events, file)?;
@@ -105,7 +105,7 @@ fn each(path: &Path, interrupt: &AtomicBool, mut take: impl FnMut(Event) -> io::
 
 fn search_order(builder: Builder, merges: Option<u64>) -> Reordering {
     let graph = builder.finish();
-    let search = OrderStrategy::Runs(Effort::for_events(graph.events()));
+    let search = OrderStrategy::FewSegments(Effort::for_events(graph.events()));
     reorder(&graph, merges.map_or(search, OrderStrategy::Arbitrary))
 }
 

@@ -11,7 +11,7 @@ pub use state::CheckedState;
 use crate::{
     deadlocks::{PredictedDeadlock, WaitTarget},
     hash::Map,
-    model::Reads,
+    model::ReadRule,
     races::PredictedRace,
     witness::Witness,
 };
@@ -20,7 +20,7 @@ use unsnarl_model::{Event, Flags, Op, ThreadIx};
 
 /// The reason why a witness is illegal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Illegal {
+pub enum WitnessError {
     /// An event is not in the window, occurs twice, or violates program order.
     #[error("event {0} is out of its thread's order")]
     ThreadOrder(u64),
@@ -51,7 +51,7 @@ const NONE: u32 = u32::MAX;
 pub struct Checker<'a> {
     window: &'a [Event],
     first: u64,
-    reads: Reads,
+    reads: ReadRule,
     /// By event: the number of earlier events of its thread.
     places: Vec<u32>,
     /// By thread: the event that created it, if it precedes all events of the thread.
@@ -70,7 +70,7 @@ pub struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// Builds a checker for witnesses over the events that follow this state, with the same meaning of reads.
     #[must_use]
-    pub fn new(window: &'a [Event], start: &CheckedState, reads: Reads) -> Self {
+    pub fn new(window: &'a [Event], start: &CheckedState, reads: ReadRule) -> Self {
         let mut checker = Self {
             window,
             first: start.events(),
@@ -183,7 +183,7 @@ impl<'a> Checker<'a> {
     ///
     /// # Errors
     /// Returns an error if it does not.
-    pub fn leads_to(&self, witness: &Witness) -> Result<(), Illegal> {
+    pub fn leads_to(&self, witness: &Witness) -> Result<(), WitnessError> {
         WitnessReplay::of(self, witness).map(|_| ())
     }
 
@@ -191,20 +191,20 @@ impl<'a> Checker<'a> {
     ///
     /// # Errors
     /// Returns an error if it does not.
-    pub fn race(&self, race: &PredictedRace) -> Result<(), Illegal> {
+    pub fn race(&self, race: &PredictedRace) -> Result<(), WitnessError> {
         WitnessReplay::of(self, &race.witness)?;
         if race.accesses[..] != race.witness.meet[..] {
-            return Err(Illegal::NotAnError("the accesses are not the claimed ones"));
+            return Err(WitnessError::NotAnError("the accesses are not the claimed ones"));
         }
         let [a, b] = race.accesses.map(|number| self.window[(number - self.first) as usize]);
         let ends = |event: &Event| event.addr.saturating_add(event.size.max(1));
         let overlap = a.addr < ends(&b) && b.addr < ends(&a);
         let is_access = |event: &Event| event.op.is_plain_access() || event.op.is_atomic();
         if a.thread == b.thread || !overlap || !is_access(&a) || !is_access(&b) {
-            return Err(Illegal::NotAnError("the accesses are not by two threads to the same memory"));
+            return Err(WitnessError::NotAnError("the accesses are not by two threads to the same memory"));
         }
         if !(writes(&a) || writes(&b)) || (a.op.is_atomic() && b.op.is_atomic()) {
-            return Err(Illegal::NotAnError("neither writes, or both are atomic"));
+            return Err(WitnessError::NotAnError("neither writes, or both are atomic"));
         }
         Ok(())
     }
@@ -213,14 +213,14 @@ impl<'a> Checker<'a> {
     ///
     /// # Errors
     /// Returns an error if it does not.
-    pub fn deadlock(&self, deadlock: &PredictedDeadlock) -> Result<(), Illegal> {
+    pub fn deadlock(&self, deadlock: &PredictedDeadlock) -> Result<(), WitnessError> {
         let replay = WitnessReplay::of(self, &deadlock.witness)?;
-        let wrong = |reason| Err(Illegal::NotAnError(reason));
-        if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
+        let wrong = |reason| Err(WitnessError::NotAnError(reason));
+        if deadlock.cycle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
             return wrong("the waits are not the claimed ones");
         }
-        for (at, waits) in deadlock.circle.iter().enumerate() {
-            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+        for (at, waits) in deadlock.cycle.iter().enumerate() {
+            let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let number = (waits.event - self.first) as u32;
             let event = &self.window[number as usize];
             match waits.target {
@@ -295,7 +295,7 @@ struct WitnessReplay<'c> {
 
 impl<'c> WitnessReplay<'c> {
     /// Executes a witness and returns the state it leads to.
-    fn of(checker: &'c Checker<'c>, witness: &Witness) -> Result<Self, Illegal> {
+    fn of(checker: &'c Checker<'c>, witness: &Witness) -> Result<Self, WitnessError> {
         let mut replay = Self {
             checker,
             done: vec![0; checker.creations.len()],
@@ -307,21 +307,21 @@ impl<'c> WitnessReplay<'c> {
             counts: checker.counts.clone(),
         };
         if witness.before != checker.first || witness.reads != checker.reads {
-            return Err(Illegal::ThreadOrder(witness.before));
+            return Err(WitnessError::ThreadOrder(witness.before));
         }
         for number in witness.order(checker.window) {
-            let at = replay.next(number).ok_or(Illegal::ThreadOrder(number))?;
-            replay.can_be(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
+            let at = replay.next(number).ok_or(WitnessError::ThreadOrder(number))?;
+            replay.can_be(at).map_err(|reason| WitnessError::NotEnabled { event: number, reason })?;
             if !replay.access(at) {
-                return Err(Illegal::ReadsOtherWrite(number));
+                return Err(WitnessError::ReadsOtherWrite(number));
             }
-            replay.execute(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
+            replay.execute(at).map_err(|reason| WitnessError::NotEnabled { event: number, reason })?;
             replay.done[checker.window[at as usize].thread.index()] += 1;
             replay.time += 1;
         }
         for &number in &witness.meet {
-            let at = replay.next(number).ok_or(Illegal::NotNext(number))?;
-            replay.exists(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
+            let at = replay.next(number).ok_or(WitnessError::NotNext(number))?;
+            replay.exists(at).map_err(|reason| WitnessError::NotEnabled { event: number, reason })?;
         }
         Ok(replay)
     }
@@ -449,10 +449,10 @@ const fn writes(event: &Event) -> bool {
     }
 }
 
-const fn must_see(event: &Event, reads: Reads) -> bool {
+const fn must_see(event: &Event, reads: ReadRule) -> bool {
     match (reads, event.op) {
-        (Reads::Same, Op::Read | Op::AtomicRmw) | (_, Op::AtomicLoad) => true,
-        (_, Op::AtomicCas) => matches!(reads, Reads::Same) || !ok(event),
+        (ReadRule::Same, Op::Read | Op::AtomicRmw) | (_, Op::AtomicLoad) => true,
+        (_, Op::AtomicCas) => matches!(reads, ReadRule::Same) || !ok(event),
         _ => false,
     }
 }

@@ -1,22 +1,22 @@
 //! Builds the model of a window from its events.
 
 use super::{
-    CellTouch, INITIAL, Model, ModelStep, NONE, Reads, StepAction, WakeUp,
-    cells::{Cells, changed_block},
+    CellTouch, INITIAL, Model, ModelStep, NONE, ReadRule, SignalledWait, StepAction,
+    cells::{CellMap, changed_block},
     locksets::Locksets,
     sections::SignallingSections,
     semaphores::{Tokens, used_as_mutexes},
     state::SyncState,
 };
 use crate::{
-    flaw::{Flaw, FlawReason},
     hash::Map,
+    trace_inconsistency::{InconsistencyReason, TraceInconsistency},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, SiteIx, ThreadIx};
 use unsnarl_semantics::{
-    Access, AccessKind, BarrierOp, Blocks, ByteRange, CondOp, FutexOp, Hold, LockChange, LockMode, MemoryOp,
-    MutexOp, OnceOp, Operation, RwLockOp, SemaphoreOp, SignalOp, Step, ThreadOp,
+    Access, AccessKind, BarrierOp, Blocks, ByteRange, CondOp, FutexOp, HeldLock, Hold, LockChange, LockMode,
+    MemoryOp, MutexOp, OnceOp, Operation, RwLockOp, SemaphoreOp, SignalOp, Step, ThreadOp,
 };
 
 impl Model {
@@ -24,11 +24,15 @@ impl Model {
     ///
     /// # Errors
     /// Returns an error if the events contradict each other.
-    pub(crate) fn of(events: &[Event], start: &SyncState, reads: Reads) -> Result<Self, Flaw> {
+    pub(crate) fn of(
+        events: &[Event],
+        start: &SyncState,
+        reads: ReadRule,
+    ) -> Result<Self, TraceInconsistency> {
         let mut state = start.clone();
         if u32::try_from(events.len()).is_err() {
             let (event, thread) = (start.events(), ThreadIx::MAIN);
-            return Err(Flaw { event, thread, reason: FlawReason::TooManyEvents });
+            return Err(TraceInconsistency { event, thread, reason: InconsistencyReason::TooManyEvents });
         }
         let mut build = ModelBuilder::new(events, start, reads);
         let mut changes = Vec::new();
@@ -37,7 +41,7 @@ impl Model {
             changes.clear();
             state.step_with(&step, &mut |change| changes.push(change))?;
             // With free reads, a run decides, and the detector observing it accounts for uninstrumented code.
-            let uninstrumented = reads == Reads::Same && state.may_be_ordered_by_uninstrumented();
+            let uninstrumented = reads == ReadRule::Same && state.may_be_ordered_by_uninstrumented();
             build.step(&step, number, &changes, uninstrumented);
         }
         build.model.held_at_end = build.held;
@@ -57,8 +61,8 @@ struct ModelBuilder {
     created: Vec<u32>,
     lock_numbers: Map<u64, u32>,
     /// By lock: the step that acquired it last, and the step that initialised it.
-    taken_by: Map<u32, u32>,
-    made_by: Map<u32, u32>,
+    acquired_by: Map<u32, u32>,
+    initialised_by: Map<u32, u32>,
     /// By cell: its contents.
     contents: Vec<u32>,
     nth_access: usize,
@@ -87,8 +91,8 @@ struct ModelBuilder {
     before: u64,
 }
 
-/// The meaning of an event to other threads, apart from its effect on locks.
-struct Meaning {
+/// The effect of an event on other threads, apart from that on locks.
+struct StepEffect {
     needs: Vec<u32>,
     action: StepAction,
     /// True if the thread waits until the steps it needs are done.
@@ -96,7 +100,7 @@ struct Meaning {
 }
 
 impl ModelBuilder {
-    fn new(events: &[Event], start: &SyncState, reads: Reads) -> Self {
+    fn new(events: &[Event], start: &SyncState, reads: ReadRule) -> Self {
         let holders = start.machine().holds().map(|(_, hold)| hold.thread);
         let threads = events.iter().map(|event| event.thread).chain(holders).max();
         let count = threads.map_or(0, |thread| thread.index() + 1);
@@ -104,15 +108,15 @@ impl ModelBuilder {
         for (event, number) in events.iter().zip(0..) {
             last_events[event.thread.index()] = number;
         }
-        let cells = Cells::of(events);
+        let cells = CellMap::of(events);
         let mut build = Self {
             held: vec![0; count],
             last_events,
             exited: vec![false; count],
             created: vec![NONE; count],
             lock_numbers: Map::default(),
-            taken_by: Map::default(),
-            made_by: Map::default(),
+            acquired_by: Map::default(),
+            initialised_by: Map::default(),
             contents: vec![INITIAL; cells.count()],
             nth_access: 0,
             blocks: Blocks::default(),
@@ -138,7 +142,7 @@ impl ModelBuilder {
                 cells,
                 locks: Vec::new(),
                 locksets: Locksets::default(),
-                wake_ups: Vec::new(),
+                signalled_waits: Vec::new(),
                 held_at_end: Vec::new(),
                 reads,
                 synchronising: 0,
@@ -162,7 +166,7 @@ impl ModelBuilder {
                 continue;
             }
             let lock = self.lock(lock);
-            self.push(thread, NONE, SiteIx(0), StepAction::Takes { lock, shared, blocks: false }, &[]);
+            self.push(thread, NONE, SiteIx(0), StepAction::Acquires { lock, shared, waits: false }, &[]);
             self.model.given[thread.index()] += 1;
         }
     }
@@ -183,7 +187,7 @@ impl ModelBuilder {
         }
         self.accessed[thread].clear();
         let actions = self.lock_actions(step, changes);
-        let Meaning { mut needs, action, waits } = self.meaning(step);
+        let StepEffect { mut needs, action, waits } = self.effect(step);
         let awaited = if waits { needs.len() } else { 0 };
         if uninstrumented {
             needs.extend(self.all_before());
@@ -196,8 +200,8 @@ impl ModelBuilder {
             first = false;
             needs.extend(self.needs_of_lock(action));
             let new = self.push_waiting(step.thread, number, step.site, action, needs.split_at(awaited));
-            if let StepAction::Takes { lock, .. } = action {
-                self.taken_by.insert(lock, new);
+            if let StepAction::Acquires { lock, .. } = action {
+                self.acquired_by.insert(lock, new);
             }
         }
         if first {
@@ -215,20 +219,20 @@ impl ModelBuilder {
             let (lock, shared) = (self.lock(op.semaphore()), false);
             return match op {
                 SemaphoreOp::Wait { attempt, .. } if step.succeeded() => {
-                    vec![StepAction::Takes { lock, shared, blocks: !attempt }]
+                    vec![StepAction::Acquires { lock, shared, waits: !attempt }]
                 }
                 SemaphoreOp::Wait { .. } => vec![StepAction::Refused { lock, shared }],
-                SemaphoreOp::Post { .. } => vec![StepAction::Gives { lock, shared }],
+                SemaphoreOp::Post { .. } => vec![StepAction::Releases { lock, shared }],
                 _ => Vec::new(),
             };
         }
         let shared = |mode: LockMode| mode == LockMode::Shared;
         let action = |change: &LockChange| match *change {
             LockChange::Acquired { lock, mode, attempt } => {
-                StepAction::Takes { lock: self.lock(lock), shared: shared(mode), blocks: !attempt }
+                StepAction::Acquires { lock: self.lock(lock), shared: shared(mode), waits: !attempt }
             }
             LockChange::Released { lock, hold } => {
-                StepAction::Gives { lock: self.lock(lock), shared: shared(hold.mode) }
+                StepAction::Releases { lock: self.lock(lock), shared: shared(hold.mode) }
             }
             LockChange::Refused { lock, mode } => {
                 StepAction::Refused { lock: self.lock(lock), shared: shared(mode) }
@@ -241,10 +245,10 @@ impl ModelBuilder {
     /// find it held.
     fn needs_of_lock(&self, action: StepAction) -> Vec<u32> {
         match action {
-            StepAction::Takes { lock, .. } | StepAction::Gives { lock, .. } => {
-                self.made_by.get(&lock).into_iter()
+            StepAction::Acquires { lock, .. } | StepAction::Releases { lock, .. } => {
+                self.initialised_by.get(&lock).into_iter()
             }
-            StepAction::Refused { lock, .. } => self.taken_by.get(&lock).into_iter(),
+            StepAction::Refused { lock, .. } => self.acquired_by.get(&lock).into_iter(),
             _ => None.into_iter(),
         }
         .copied()
@@ -252,7 +256,7 @@ impl ModelBuilder {
     }
 
     /// Returns the needs of a step, and its action if that does not concern locks.
-    fn meaning(&mut self, step: &Step) -> Meaning {
+    fn effect(&mut self, step: &Step) -> StepEffect {
         let mut needs = Vec::new();
         let mut action = StepAction::Other;
         let mut waits = false;
@@ -310,7 +314,7 @@ impl ModelBuilder {
                 needs.extend(replaced_lock(operation).into_iter().flat_map(|lock| self.uses_of(lock)))
             }
         }
-        Meaning { needs, action, waits }
+        StepEffect { needs, action, waits }
     }
 
     /// Returns the step that woke the thread or sent the signal that it takes.
@@ -325,7 +329,7 @@ impl ModelBuilder {
         let Some(&number) = self.lock_numbers.get(&lock) else { return Vec::new() };
         let uses = |step: &&u32| {
             matches!(self.model.step(**step).action,
-                StepAction::Takes { lock, .. } | StepAction::Gives { lock, .. } if lock == number)
+                StepAction::Acquires { lock, .. } | StepAction::Releases { lock, .. } if lock == number)
         };
         self.model.threads.iter().filter_map(|steps| steps.iter().rev().find(uses).copied()).collect()
     }
@@ -358,7 +362,7 @@ impl ModelBuilder {
                 if let Some(wait) = self.waits.remove(&thread)
                     && let Some(signal) = signal
                 {
-                    self.model.wake_ups.push(WakeUp { wait, signal, wake: new });
+                    self.model.signalled_waits.push(SignalledWait { wait, signal, wake: new });
                 }
             }
             Operation::Cond(CondOp::Signal { woken, .. }) => {
@@ -399,7 +403,7 @@ impl ModelBuilder {
                 if let Some(addr) = replaced_lock(operation) {
                     self.lock_numbers.remove(&addr);
                     let lock = self.lock(addr);
-                    self.made_by.insert(lock, new);
+                    self.initialised_by.insert(lock, new);
                 } else if let Some(block) = changed_block(step) {
                     let generation = self.blocks.renew(block);
                     self.touched.insert(generation, (new, BTreeMap::new()));
@@ -407,8 +411,8 @@ impl ModelBuilder {
             }
         }
         if self.held[thread.index()] == 0 {
-            let gives = matches!(self.model.steps[new as usize].action, StepAction::Gives { .. });
-            if !gives {
+            let is_release = matches!(self.model.steps[new as usize].action, StepAction::Releases { .. });
+            if !is_release {
                 self.sections.part(thread);
             }
         }
@@ -427,7 +431,7 @@ impl ModelBuilder {
             }
             return;
         }
-        if self.model.reads == Reads::Free && !access.is_atomic() && !bound {
+        if self.model.reads == ReadRule::Free && !access.is_atomic() && !bound {
             // The paper: in a segment, one access to a place is enough. But the program may not follow to the
             // first of them, so a few are kept as alternatives.
             const SOME: u32 = 4;
@@ -472,7 +476,7 @@ impl ModelBuilder {
             for touch in &self.model.touches[first..] {
                 self.contents[touch.cell as usize] = new + 1;
             }
-            if self.model.reads == Reads::Free
+            if self.model.reads == ReadRule::Free
                 && let Some(section) = self.sections.of(thread)
             {
                 self.wrote_in.insert(new, section);
@@ -492,10 +496,12 @@ impl ModelBuilder {
     /// Returns whether a read must see the same write as in the trace.
     fn must_see(&self, reader: ThreadIx, access: &Access, content: u32) -> bool {
         match (self.model.reads, access.kind) {
-            (Reads::Same, _) | (Reads::Free, AccessKind::Load) => true,
-            (Reads::Free, AccessKind::CompareExchange) => !access.writes,
-            (Reads::Free, AccessKind::Read) if content != INITIAL => self.is_handed_over(reader, content - 1),
-            (Reads::Free, _) => false,
+            (ReadRule::Same, _) | (ReadRule::Free, AccessKind::Load) => true,
+            (ReadRule::Free, AccessKind::CompareExchange) => !access.writes,
+            (ReadRule::Free, AccessKind::Read) if content != INITIAL => {
+                self.is_handed_over(reader, content - 1)
+            }
+            (ReadRule::Free, _) => false,
         }
     }
 
@@ -508,7 +514,7 @@ impl ModelBuilder {
 
     /// Returns whether a read adds nothing to its thread's previous step.
     fn is_repeated(&self, step: &Step, access: &Access, first: usize) -> bool {
-        if access.writes || self.model.reads == Reads::Free {
+        if access.writes || self.model.reads == ReadRule::Free {
             return false;
         }
         let steps = &self.model.threads[step.thread.index()];
@@ -563,13 +569,14 @@ impl ModelBuilder {
         });
         self.model.threads[ix].push(number);
         match action {
-            StepAction::Takes { lock, shared, .. } => {
+            StepAction::Acquires { lock, shared, .. } => {
                 if self.held[ix] == 0 {
                     self.sections.enter(thread);
                 }
-                self.held[ix] = self.model.locksets.with(self.held[ix], (lock, shared));
+                let mode = if shared { LockMode::Shared } else { LockMode::Exclusive };
+                self.held[ix] = self.model.locksets.with(self.held[ix], HeldLock { lock, mode });
             }
-            StepAction::Gives { lock, .. } => {
+            StepAction::Releases { lock, .. } => {
                 self.held[ix] = self.model.locksets.without(self.held[ix], lock)
             }
             _ => {}

@@ -13,7 +13,7 @@ use unsnarl_semantics::{Blocks, ByteRange, MemoryOp, Operation, Step};
 
 /// The cells of a window.
 #[derive(Debug, Default)]
-pub(crate) struct Cells {
+pub(crate) struct CellMap {
     /// The start of each cell with its generation, in order. A cell ends where the next begins.
     begins: Vec<(u32, u64)>,
     /// By extent: its first cell and one past its last.
@@ -29,9 +29,9 @@ pub(crate) struct Cells {
 }
 
 /// The cells that an access touches.
-pub(crate) type Range = std::ops::Range<u32>;
+pub(crate) type CellRange = std::ops::Range<u32>;
 
-impl Cells {
+impl CellMap {
     /// Computes the cells of a window.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut extents = Extents::default();
@@ -63,7 +63,7 @@ impl Cells {
     }
 
     /// Returns the cells of the window's `nth` access; they need not be shared.
-    pub(crate) fn range(&self, nth: usize) -> Range {
+    pub(crate) fn range(&self, nth: usize) -> CellRange {
         let (first, end) = self.ranges[self.accesses[nth] as usize];
         first..end
     }
@@ -116,21 +116,21 @@ pub(super) fn changed_block(step: &Step) -> Option<ByteRange> {
 /// access, and whether it writes.
 fn sharing(users: &[(ThreadIx, bool)], accesses: &[u32], ranges: &[(u32, u32)], cells: usize) -> Vec<bool> {
     #[derive(Clone, Copy, Default)]
-    struct MemoryUse {
+    struct CellUse {
         by: Option<ThreadIx>,
         several: bool,
         written: bool,
     }
-    let mut critical_sections = vec![MemoryUse::default(); cells];
+    let mut uses = vec![CellUse::default(); cells];
     for (&(thread, writes), &extent) in users.iter().zip(accesses) {
         let (first, end) = ranges[extent as usize];
-        for seen in &mut critical_sections[first as usize..end as usize] {
+        for seen in &mut uses[first as usize..end as usize] {
             seen.several |= seen.by.is_some_and(|other| other != thread);
             seen.by = Some(thread);
             seen.written |= writes;
         }
     }
-    critical_sections.iter().map(|seen| seen.several && seen.written).collect()
+    uses.iter().map(|seen| seen.several && seen.written).collect()
 }
 
 /// The distinct ranges of memory accessed.

@@ -9,10 +9,10 @@
 //!   semaphore that is used as a mutex counts as one.
 //! - it was **refused** a lock, and so must find it held.
 //! - it **sees** a write: a read must see the same one again, because otherwise the thread may behave
-//!   differently from there on. With [`Reads::Free`] this applies only to reads by which threads wait for
+//!   differently from there on. With [`ReadRule::Free`] this applies only to reads by which threads wait for
 //!   each other.
 //!
-//! Deviations from the paper: the paper lets every read see anything ([`Reads::Free`]) and leaves it to the
+//! Deviations from the paper: the paper lets every read see anything ([`ReadRule::Free`]) and leaves it to the
 //! replay to find out. Here that is the second attempt. A condition whose wait never ran, because its
 //! predicate was already true, is recognised without instrumenting wait loops: the signal was sent in the
 //! critical section that wrote the data which the waiter then read under the same lock.
@@ -31,12 +31,12 @@ mod uninstrumented;
 pub(crate) use locksets::Locksets;
 pub use state::SyncState;
 
-use cells::Cells;
+use cells::CellMap;
 use unsnarl_model::{SiteIx, ThreadIx};
 
 /// The writes that reads must see in a legal reordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reads {
+pub enum ReadRule {
     /// The same write as in the trace. Then every thread behaves the same, and no run is needed.
     Same,
     /// Anything, as in the paper: only a run shows whether the threads still behave the same. Atomic loads
@@ -77,9 +77,9 @@ pub(crate) enum StepAction {
     /// Reads or writes shared memory.
     Access { writes: bool, atomic: bool, own_stack: bool },
     /// Acquires a lock.
-    Takes { lock: u32, shared: bool, blocks: bool },
+    Acquires { lock: u32, shared: bool, waits: bool },
     /// Releases a lock.
-    Gives { lock: u32, shared: bool },
+    Releases { lock: u32, shared: bool },
     /// Finds a lock held.
     Refused { lock: u32, shared: bool },
     /// Waits for the end of a thread.
@@ -97,7 +97,7 @@ pub(crate) struct CellTouch {
 
 /// A wait that was ended by a signal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WakeUp {
+pub(crate) struct SignalledWait {
     /// The step that begins the wait.
     pub(crate) wait: u32,
     pub(crate) signal: u32,
@@ -113,15 +113,15 @@ pub(crate) struct Model {
     pub(crate) threads: Vec<Vec<u32>>,
     /// By thread: the number of steps before the window.
     pub(crate) given: Vec<u32>,
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellMap,
     /// The address of each lock.
     pub(crate) locks: Vec<u64>,
     pub(crate) locksets: Locksets,
-    pub(crate) wake_ups: Vec<WakeUp>,
+    pub(crate) signalled_waits: Vec<SignalledWait>,
     /// By thread: its lockset after its last step.
     pub(crate) held_at_end: Vec<u32>,
     /// The writes that reads must see.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadRule,
     /// The number of steps that synchronise threads.
     pub(crate) synchronising: u64,
     touches: Vec<CellTouch>,

@@ -1,7 +1,7 @@
 //! The state between two events: where a window begins, and what each event changes.
 
 use super::uninstrumented::UninstrumentedOrder;
-use crate::flaw::{Flaw, FlawReason};
+use crate::trace_inconsistency::{InconsistencyReason, TraceInconsistency};
 use unsnarl_model::Event;
 use unsnarl_semantics::{LockChange, Machine, Step};
 
@@ -32,17 +32,21 @@ impl SyncState {
     ///
     /// # Errors
     /// Returns an error if the event cannot have happened now.
-    pub fn step(&mut self, event: &Event) -> Result<(), Flaw> {
+    pub fn step(&mut self, event: &Event) -> Result<(), TraceInconsistency> {
         self.step_with(&self.machine.decode(event), &mut |_| {})
     }
 
     /// Processes one more step and emits its changes of locks.
-    pub(crate) fn step_with(&mut self, step: &Step, emit: &mut impl FnMut(LockChange)) -> Result<(), Flaw> {
+    pub(crate) fn step_with(
+        &mut self,
+        step: &Step,
+        emit: &mut impl FnMut(LockChange),
+    ) -> Result<(), TraceInconsistency> {
         self.uninstrumented.step(step);
-        self.machine.apply_with(step, emit).map_err(|contradiction| Flaw {
+        self.machine.apply_with(step, emit).map_err(|contradiction| TraceInconsistency {
             event: step.number,
             thread: step.thread,
-            reason: FlawReason::Contradiction(contradiction),
+            reason: InconsistencyReason::Contradiction(contradiction),
         })
     }
 }

@@ -5,15 +5,16 @@
 //! thread is useful to others only by releasing locks: it need not go further than to where it holds none.
 
 use super::Searcher;
-use crate::{critical_sections::last_within, order::Ideal};
+use crate::{critical_sections::last_within, order::Frontier};
+use unsnarl_semantics::{HeldLock, LockMode};
 
 /// The lower and upper bound of a reordering.
 #[derive(Debug)]
 pub(super) struct Bounds {
     /// By thread: the number of steps that must be done.
-    pub(super) must: Ideal,
+    pub(super) must: Frontier,
     /// By thread: the number of steps that may be done.
-    pub(super) may: Ideal,
+    pub(super) may: Frontier,
 }
 
 impl Bounds {
@@ -24,17 +25,17 @@ impl Bounds {
         for &step in done {
             order.include(model, &mut must, step);
         }
-        targets.iter().for_each(|&target| order.bring_to(model, &mut must, target));
-        let limits = BoundsContext { search, targets };
+        targets.iter().for_each(|&target| order.extend_to(model, &mut must, target));
+        let context = BoundsContext { search, targets };
         loop {
-            if !limits.avoids_targets(&must) {
+            if !context.avoids_targets(&must) {
                 return None;
             }
-            if !limits.make_room(&mut must)? {
+            if !context.close_critical_sections(&mut must)? {
                 break;
             }
         }
-        let may = limits.useful(&must);
+        let may = context.useful_frontier(&must);
         Some(Self { must, may })
     }
 }
@@ -45,15 +46,15 @@ struct BoundsContext<'a> {
 }
 
 impl BoundsContext<'_> {
-    fn avoids_targets(&self, ideal: &Ideal) -> bool {
+    fn avoids_targets(&self, frontier: &Frontier) -> bool {
         self.targets.iter().all(|&target| {
             let step = self.search.model.step(target);
-            ideal[step.thread.index()] <= step.at
+            frontier[step.thread.index()] <= step.at
         })
     }
 
     /// Returns whether a step can be reached without executing one of the targets.
-    fn possible(&self, number: u32) -> bool {
+    fn is_reachable(&self, number: u32) -> bool {
         let Searcher { model, order, .. } = self.search;
         let (step, clock) = (model.step(number), order.clock(number));
         self.targets.iter().all(|&target| {
@@ -68,18 +69,19 @@ impl BoundsContext<'_> {
 
     /// Completes other threads' critical sections on locks that are held at the targets. Returns whether
     /// there were any; `None` if one cannot be completed.
-    fn make_room(&self, must: &mut Ideal) -> Option<bool> {
+    fn close_critical_sections(&self, must: &mut Frontier) -> Option<bool> {
         let Searcher { model, order, critical_sections, .. } = self.search;
         let mut more = false;
         for &target in self.targets {
             let target = model.step(target);
-            for &(lock, shared) in model.locksets.of(target.held) {
+            for &HeldLock { lock, mode } in model.locksets.of(target.held) {
                 for by in critical_sections.of_lock(lock).iter().filter(|by| by.thread != target.thread) {
                     let done = must[by.thread.index()];
-                    let conflicting: [&[u32]; 2] = [&by.exclusive, if shared { &[] } else { &by.shared }];
-                    for taking in conflicting.iter().filter_map(|list| last_within(model, list, done)) {
-                        let giving = critical_sections.gives_back(taking)?;
-                        more |= order.include(model, must, giving);
+                    let conflicting: [&[u32]; 2] =
+                        [&by.exclusive, if mode == LockMode::Shared { &[] } else { &by.shared }];
+                    for acquisition in conflicting.iter().filter_map(|list| last_within(model, list, done)) {
+                        let release = critical_sections.release_of(acquisition)?;
+                        more |= order.include(model, must, release);
                     }
                 }
             }
@@ -88,7 +90,7 @@ impl BoundsContext<'_> {
     }
 
     /// Returns how far each thread may be useful.
-    fn useful(&self, must: &Ideal) -> Ideal {
+    fn useful_frontier(&self, must: &Frontier) -> Frontier {
         let Searcher { model, order, .. } = self.search;
         let mut may = must.clone();
         loop {
@@ -96,7 +98,7 @@ impl BoundsContext<'_> {
             for thread in 0..may.len() {
                 while model.held_after(thread, may[thread]) != 0
                     && let Some(&next) = model.threads[thread].get(may[thread] as usize)
-                    && self.possible(next)
+                    && self.is_reachable(next)
                 {
                     order.include(model, &mut may, next);
                 }

@@ -55,8 +55,8 @@ impl Classes {
         }
         starts.push(entries.len() as u32);
         let mut waits: Map<u32, Vec<(u32, u32)>> = Map::default();
-        for wake_up in &model.wake_ups {
-            waits.entry(wake_up.signal).or_default().push((wake_up.wait, wake_up.wake));
+        for signalled_wait in &model.signalled_waits {
+            waits.entry(signalled_wait.signal).or_default().push((signalled_wait.wait, signalled_wait.wake));
         }
         let initial =
             (0..model.cells.count() as u32).map(|cell| class(cell, crate::model::INITIAL)).collect();

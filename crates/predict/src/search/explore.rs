@@ -1,6 +1,6 @@
 //! Depth-first exploration of the orders.
 
-use super::{SearchResult, Searcher, bounds::Bounds, machine::Machine};
+use super::{SearchResult, Searcher, bounds::Bounds, machine::SearchMachine};
 use crate::hash::Set;
 
 /// A state with several enabled steps.
@@ -13,7 +13,7 @@ struct ChoicePoint {
 
 /// Searches for an order of the steps within the bounds that contains all required ones.
 pub(super) fn explore(search: &Searcher<'_>, bounds: &Bounds, budget: &mut u64) -> SearchResult {
-    let mut machine = Machine::new(search, bounds);
+    let mut machine = SearchMachine::new(search, bounds);
     let mut met: Set<u128> = Set::default();
     let mut forks: Vec<ChoicePoint> = Vec::new();
     loop {
@@ -40,7 +40,7 @@ pub(super) fn explore(search: &Searcher<'_>, bounds: &Bounds, budget: &mut u64) 
 }
 
 /// Executes safe steps until there are none left. Returns false if the budget is exhausted.
-fn run_safely(machine: &mut Machine<'_>, budget: &mut u64) -> bool {
+fn run_safely(machine: &mut SearchMachine<'_>, budget: &mut u64) -> bool {
     loop {
         let mut moved = false;
         for thread in 0..machine.at.len() {
@@ -66,11 +66,11 @@ fn run_safely(machine: &mut Machine<'_>, budget: &mut u64) -> bool {
 
 /// Returns the enabled steps, the most promising last: threads that must continue are preferred to those that
 /// may, and then the order of the trace, which is known to work.
-fn choices(machine: &Machine<'_>) -> Vec<u32> {
+fn choices(machine: &SearchMachine<'_>) -> Vec<u32> {
     let mut choices: Vec<(bool, u32)> = (0..machine.at.len())
         .filter_map(|thread| {
             let next = machine.next(thread).filter(|&next| machine.is_enabled(next))?;
-            Some((machine.must(thread), next))
+            Some((machine.must_continue(thread), next))
         })
         .collect();
     choices.sort_unstable_by_key(|&(must, number)| (must, std::cmp::Reverse(number)));

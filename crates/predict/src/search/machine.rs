@@ -12,7 +12,7 @@ use crate::{
 
 /// The positions of all threads, the contents of memory, and the holders of locks.
 #[derive(Debug)]
-pub(super) struct Machine<'a> {
+pub(super) struct SearchMachine<'a> {
     search: &'a Searcher<'a>,
     bounds: &'a Bounds,
     /// By thread: the number of steps done.
@@ -46,7 +46,7 @@ struct LockState {
     may_any: u32,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> SearchMachine<'a> {
     pub(super) fn new(search: &'a Searcher<'a>, bounds: &'a Bounds) -> Self {
         let Searcher { model, classes, .. } = *search;
         let mut machine = Self {
@@ -87,7 +87,7 @@ impl<'a> Machine<'a> {
             }
             self.writes_left[entry.cell as usize] += u32::from(entry.writes);
         }
-        if let StepAction::Takes { lock, shared, .. } = step.action {
+        if let StepAction::Acquires { lock, shared, .. } = step.action {
             let lock = &mut self.locks[lock as usize];
             let exclusive = u32::from(!shared);
             lock.may_any += 1;
@@ -111,7 +111,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns whether the thread must still continue.
-    pub(super) fn must(&self, thread: usize) -> bool {
+    pub(super) fn must_continue(&self, thread: usize) -> bool {
         self.at[thread] < self.bounds.must[thread]
     }
 
@@ -130,14 +130,14 @@ impl<'a> Machine<'a> {
             StepAction::Access { .. } => classes
                 .entries(number)
                 .iter()
-                .all(|entry| self.can_touch(entry, self.must(step.thread.index()))),
-            StepAction::Takes { lock, shared, .. } => self.can_take(number, step, lock, shared),
+                .all(|entry| self.can_touch(entry, self.must_continue(step.thread.index()))),
+            StepAction::Acquires { lock, shared, .. } => self.can_acquire(number, step, lock, shared),
             StepAction::Refused { lock, shared } => {
                 let lock = &self.locks[lock as usize];
                 let other = lock.owner != 0 && lock.owner != u32::from(step.thread.0) + 1;
                 other || (!shared && lock.readers > 0)
             }
-            StepAction::Gives { .. } | StepAction::Joins(_) => true,
+            StepAction::Releases { .. } | StepAction::Joins(_) => true,
             // A signal that a wake-up needs must find the thread waiting.
             StepAction::Other => classes.waits.get(&number).is_none_or(|waits| {
                 waits.iter().all(|&(wait, wake)| {
@@ -156,17 +156,20 @@ impl<'a> Machine<'a> {
         sees && (!entry.writes || there == NONE || self.must_see[there as usize] <= own)
     }
 
-    fn can_take(&self, number: u32, step: &ModelStep, lock: u32, shared: bool) -> bool {
+    fn can_acquire(&self, number: u32, step: &ModelStep, lock: u32, shared: bool) -> bool {
         let LockState { owner, readers, must_exclusive, must_any, .. } = self.locks[lock as usize];
         if owner != 0 || (!shared && readers > 0) {
             return false;
         }
         // A thread that never releases the lock must be the last to acquire it.
-        let gives =
-            self.search.critical_sections.gives_back(number).map(|giving| self.search.model.step(giving).at);
-        let keeps = gives.is_none_or(|at| at >= self.bounds.may[step.thread.index()]);
-        let own = u32::from(self.must(step.thread.index()));
-        !keeps || if shared { must_exclusive == 0 } else { must_any == own }
+        let release_at = self
+            .search
+            .critical_sections
+            .release_of(number)
+            .map(|release| self.search.model.step(release).at);
+        let never_releases = release_at.is_none_or(|at| at >= self.bounds.may[step.thread.index()]);
+        let own = u32::from(self.must_continue(step.thread.index()));
+        !never_releases || if shared { must_exclusive == 0 } else { must_any == own }
     }
 
     /// Returns whether an enabled step is safe: it disables no other step, now or later.
@@ -181,7 +184,7 @@ impl<'a> Machine<'a> {
                 let free = entry.makes == NONE || self.may_see[entry.makes as usize] == 0;
                 !entry.writes || (uninstrumented && (free || self.writes_left[entry.cell as usize] <= 1))
             }),
-            StepAction::Takes { lock, shared, .. } => {
+            StepAction::Acquires { lock, shared, .. } => {
                 let lock = &self.locks[lock as usize];
                 if shared { lock.may_exclusive == 0 } else { lock.may_any == 1 }
             }
@@ -194,7 +197,7 @@ impl<'a> Machine<'a> {
         let Searcher { model, classes, .. } = *self.search;
         let step = model.step(number);
         let thread = step.thread.index();
-        let must = self.must(thread);
+        let must = self.must_continue(thread);
         for entry in classes.entries(number) {
             if entry.sees != NONE {
                 self.must_see[entry.sees as usize] -= u32::from(must);
@@ -207,7 +210,7 @@ impl<'a> Machine<'a> {
             }
         }
         self.lock(step);
-        if let StepAction::Takes { lock, shared, .. } = step.action {
+        if let StepAction::Acquires { lock, shared, .. } = step.action {
             let lock = &mut self.locks[lock as usize];
             let exclusive = u32::from(!shared);
             lock.may_any -= 1;
@@ -216,7 +219,7 @@ impl<'a> Machine<'a> {
             lock.must_exclusive -= if must { exclusive } else { 0 };
         }
         self.advance(thread, self.at[thread] + 1);
-        self.missing -= usize::from(must && !self.must(thread));
+        self.missing -= usize::from(must && !self.must_continue(thread));
         self.done.push(number);
     }
 
@@ -226,9 +229,9 @@ impl<'a> Machine<'a> {
         let Searcher { model, classes, .. } = *self.search;
         let step = model.step(number);
         let thread = step.thread.index();
-        let had_to_go_on = self.must(thread);
+        let had_to_go_on = self.must_continue(thread);
         self.advance(thread, self.at[thread] - 1);
-        let must = self.must(thread);
+        let must = self.must_continue(thread);
         self.missing += usize::from(must && !had_to_go_on);
         for entry in classes.entries(number).iter().rev() {
             if entry.sees != NONE {
@@ -243,7 +246,7 @@ impl<'a> Machine<'a> {
             }
         }
         match step.action {
-            StepAction::Takes { lock, shared, .. } => {
+            StepAction::Acquires { lock, shared, .. } => {
                 let lock = &mut self.locks[lock as usize];
                 let exclusive = u32::from(!shared);
                 lock.may_any += 1;
@@ -256,8 +259,8 @@ impl<'a> Machine<'a> {
                     lock.owner = 0;
                 }
             }
-            StepAction::Gives { lock, shared: true } => self.locks[lock as usize].readers += 1,
-            StepAction::Gives { lock, shared: false } => {
+            StepAction::Releases { lock, shared: true } => self.locks[lock as usize].readers += 1,
+            StepAction::Releases { lock, shared: false } => {
                 self.locks[lock as usize].owner = u32::from(step.thread.0) + 1;
             }
             _ => {}
@@ -266,12 +269,12 @@ impl<'a> Machine<'a> {
 
     fn lock(&mut self, step: &ModelStep) {
         match step.action {
-            StepAction::Takes { lock, shared: true, .. } => self.locks[lock as usize].readers += 1,
-            StepAction::Takes { lock, shared: false, .. } => {
+            StepAction::Acquires { lock, shared: true, .. } => self.locks[lock as usize].readers += 1,
+            StepAction::Acquires { lock, shared: false, .. } => {
                 self.locks[lock as usize].owner = u32::from(step.thread.0) + 1;
             }
-            StepAction::Gives { lock, shared: true } => self.locks[lock as usize].readers -= 1,
-            StepAction::Gives { lock, shared: false } => self.locks[lock as usize].owner = 0,
+            StepAction::Releases { lock, shared: true } => self.locks[lock as usize].readers -= 1,
+            StepAction::Releases { lock, shared: false } => self.locks[lock as usize].owner = 0,
             _ => {}
         }
     }

@@ -22,14 +22,14 @@ impl State {
 }
 
 /// The locks held by a thread, exclusive and shared, as bits.
-type Held = (u32, u32);
+type LockBits = (u32, u32);
 
 pub(crate) struct BruteForce<'a> {
     events: &'a [Event],
     /// By thread: its events.
     lines: Vec<Vec<usize>>,
     /// By thread and number of executed events.
-    held: Vec<Vec<Held>>,
+    held: Vec<Vec<LockBits>>,
     /// By thread: its creator and the creator's number of events, if it is created.
     creation: Vec<Option<(usize, usize)>>,
     /// By event: its variable or lock.
@@ -153,7 +153,7 @@ impl<'a> BruteForce<'a> {
         }
         if waiting > 1 {
             for thread in 0..self.lines.len() {
-                self.circles(state, &next, &mut vec![thread]);
+                self.find_cycles(state, &next, &mut vec![thread]);
             }
         }
         self.stuck |= waiting > 0 && waiting == next.iter().flatten().count();
@@ -173,7 +173,7 @@ impl<'a> BruteForce<'a> {
     }
 
     /// Finds cycles of threads that wait for each other.
-    fn circles(&mut self, state: State, next: &[Option<usize>; MAX], path: &mut Vec<usize>) {
+    fn find_cycles(&mut self, state: State, next: &[Option<usize>; MAX], path: &mut Vec<usize>) {
         let last = path[path.len() - 1];
         let Some(number) = next[last] else { return };
         let blockers: Vec<usize> = self.blockers(state, last, number).collect();
@@ -184,7 +184,7 @@ impl<'a> BruteForce<'a> {
                 self.deadlocks.insert(events);
             } else if !path.contains(&on) {
                 path.push(on);
-                self.circles(state, next, path);
+                self.find_cycles(state, next, path);
                 path.pop();
             }
         }

@@ -131,7 +131,7 @@ pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec
     assert!(prediction.undecided.is_empty());
     let races = prediction.races.iter().map(|race| race.accesses.map(|number| number as usize)).collect();
     let deadlocks = prediction.deadlocks.iter().map(|deadlock| {
-        let mut events: Vec<usize> = deadlock.circle.iter().map(|waits| waits.event as usize).collect();
+        let mut events: Vec<usize> = deadlock.cycle.iter().map(|waits| waits.event as usize).collect();
         events.sort_unstable();
         events
     });

@@ -5,7 +5,7 @@ use crate::{
     cause::{Rank, cause},
     counterfactuals::outcome_without,
     describe,
-    facts::{LockHold, holds, races},
+    facts::{HoldInterval, holds, races},
     interleaving::{SwitchReason, Switches, columns, place_of_event},
     objects::ObjectNames,
     outcome, paths, stats_text,
@@ -142,6 +142,6 @@ pub(super) fn causes(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
 /// Returns the held locks: lane, lock, first event, last event.
 fn held(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
     let values =
-        |hold: LockHold| json!([lane(hold.thread), objects.held(trace, hold), hold.first, hold.last]);
+        |hold: HoldInterval| json!([lane(hold.thread), objects.held(trace, hold), hold.first, hold.last]);
     holds(&trace.events).into_iter().map(values).collect()
 }

@@ -176,7 +176,7 @@ impl Locks {
 
     fn blocker(&self, thread: ThreadIx, lock: u64, mode: LockMode) -> Option<ThreadIx> {
         let mut others = self.holders(lock).iter().filter(|hold| hold.thread != thread);
-        let excludes = |hold: &&Hold| hold.mode == LockMode::Exclusive || mode == LockMode::Exclusive;
+        let excludes = |hold: &&Hold| hold.mode.excludes(mode);
         others.find(excludes).map(|hold| hold.thread)
     }
 }

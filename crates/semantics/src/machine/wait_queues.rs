@@ -22,7 +22,7 @@ pub struct CondOrFutexWait {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct WakeUps {
+struct PendingWakeUps {
     object: u64,
     /// The number of the event that caused them.
     event: u64,
@@ -36,7 +36,7 @@ struct WakeUps {
 pub(crate) struct WaitQueues {
     waits: BTreeMap<ThreadIx, CondOrFutexWait>,
     /// In the order of their events.
-    wake_ups: Vec<WakeUps>,
+    wake_ups: Vec<PendingWakeUps>,
 }
 
 impl WaitQueues {
@@ -61,13 +61,13 @@ impl WaitQueues {
 
     /// Leaves wake-ups for the threads that wait now.
     pub(crate) fn signal(&mut self, object: u64, event: u64, woken: u64) {
-        self.add(WakeUps { object, event, left: woken, broadcast: false });
+        self.add(PendingWakeUps { object, event, left: woken, broadcast: false });
     }
 
     /// Wakes all threads that wait now; `woken` of them had no wake-up. Nothing is left of earlier signals.
     pub(crate) fn broadcast(&mut self, object: u64, event: u64, woken: u64) {
         self.wake_ups.retain(|wake_ups| wake_ups.object != object || wake_ups.broadcast);
-        self.add(WakeUps { object, event, left: woken, broadcast: true });
+        self.add(PendingWakeUps { object, event, left: woken, broadcast: true });
     }
 
     /// Wakes or moves waiters of a futex. The events do not show which.
@@ -88,7 +88,7 @@ impl WaitQueues {
 
     /// Accounts for a waiter that left without a wake-up: one that only this waiter could take is void.
     fn leave(&mut self, wait: &CondOrFutexWait) {
-        let same = |wake_ups: &&WakeUps| wake_ups.object == wait.object && wake_ups.event > wait.since;
+        let same = |wake_ups: &&PendingWakeUps| wake_ups.object == wait.object && wake_ups.event > wait.since;
         let granted = self.wake_ups.iter().find(|wake_ups| wake_ups.broadcast && same(wake_ups));
         if let Some(event) = granted.map(|wake_ups| wake_ups.event) {
             return self.take(|wake_ups| wake_ups.event == event);
@@ -104,14 +104,14 @@ impl WaitQueues {
         self.wake_ups.retain(|wake_ups| wake_ups.left > 0);
     }
 
-    fn add(&mut self, wake_ups: WakeUps) {
+    fn add(&mut self, wake_ups: PendingWakeUps) {
         if wake_ups.left > 0 {
             let at = self.wake_ups.partition_point(|other| other.event < wake_ups.event);
             self.wake_ups.insert(at, wake_ups);
         }
     }
 
-    fn take(&mut self, is_taken: impl Fn(&WakeUps) -> bool) {
+    fn take(&mut self, is_taken: impl Fn(&PendingWakeUps) -> bool) {
         if let Some(at) = self.wake_ups.iter().position(is_taken) {
             self.wake_ups[at].left -= 1;
             if self.wake_ups[at].left == 0 {

@@ -3,7 +3,7 @@
 use crate::{
     Cost,
     dynamic::{
-        Operation,
+        Transformation,
         segment_order::{Piece, SegmentOrder},
     },
     static_order::{Rules, feasibility::first_impossible, reorder::moved_events},
@@ -21,18 +21,18 @@ pub(super) struct Candidate {
     pub(super) order: Vec<usize>,
     /// Positions in the order after which the thread continues until it blocks.
     pub(super) run_on: Vec<usize>,
-    /// The operation that produced the candidate.
-    pub(super) operation: Operation,
+    /// The transformation that produced the candidate.
+    pub(super) transformation: Transformation,
     /// True if the order is feasible as it stands, provided nothing else changes.
     possible: bool,
     /// The number of dependences it breaks.
     broken: usize,
 }
 
-/// A change of a schedule: the operation, the thread and the event of that thread.
+/// A change of a schedule: the transformation, the thread and the event of that thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Change {
-    operation: Operation,
+    transformation: Transformation,
     thread: ThreadId,
     nth: usize,
     /// The number of events moved, if it makes a difference.
@@ -50,37 +50,37 @@ pub(super) fn fewer_switches<E>(
     let switches = segments.switches();
     let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
-    let mut add = |candidate: Option<SegmentOrder>, operation, piece: usize| {
+    let mut add = |candidate: Option<SegmentOrder>, transformation, piece: usize| {
         let Some(candidate) = candidate.filter(|candidate| candidate.switches() < switches) else { return };
         let order = candidate.order();
         let reordered = moved_events(trace, &order);
         let impossible = first_impossible(&reordered, &trace.events).map(|at| reordered[at].op);
         // Another thread may send the wake-up in its place, but no other thread ends or releases a lock in
         // its place.
-        let others_may_help = operation == Operation::RemoveLast
+        let others_may_help = transformation == Transformation::RemoveLast
             && matches!(impossible, Some(Op::SemWait | Op::CondWake | Op::FutexWoken | Op::BarrierLeave));
         if impossible.is_none() || others_may_help {
             candidates.push(Candidate {
-                change: change(trace, operation, segments.pieces[piece].from, 0),
+                change: change(trace, transformation, segments.pieces[piece].from, 0),
                 broken: conflicts.broken_by(&order),
                 order,
                 run_on: Vec::new(),
                 possible: impossible.is_none(),
-                operation,
+                transformation,
             });
         }
     };
     let last = segments.pieces.len().saturating_sub(1);
     for at in first_piece(&segments, suffix)..segments.pieces.len() {
         check_interrupt()?;
-        add(segments.remove_thread(at), Operation::RemoveLast, at);
+        add(segments.remove_thread(at), Transformation::RemoveLast, at);
         // Without the very last segment the run continues with the one before it, which saves no switch.
         if at != last {
-            add(segments.remove_last(at), Operation::RemoveLast, at);
+            add(segments.remove_last(at), Transformation::RemoveLast, at);
         }
         if let Some(next) = segments.next(at) {
-            add(segments.move_up(at), Operation::ConsolidateUpTei, next);
-            add(segments.move_down(next), Operation::ConsolidateDown, next);
+            add(segments.move_up(at), Transformation::ConsolidateUpTei, next);
+            add(segments.move_down(next), Transformation::ConsolidateDown, next);
         }
     }
     // A candidate that breaks few dependences is most likely to keep the failure. At the beginning of the
@@ -99,17 +99,17 @@ pub(super) fn fewer_preemptions<E>(
     let cost = Cost::of(&trace.events);
     let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
-    let operation = Operation::ConsolidateUpActions;
+    let transformation = Transformation::ConsolidateUpActions;
     // Threads that were preempted and never resumed: let them run until they block.
     let left: Vec<usize> = (first_piece(&segments, suffix)..segments.pieces.len().saturating_sub(1))
         .filter(|&at| segments.next(at).is_none())
         .filter(|&at| trace.events[segments.pieces[at].to].flags.has(Flags::PREEMPTS))
         .collect();
     let run_on = |pieces: &[usize]| Candidate {
-        change: change(trace, operation, segments.pieces[pieces[0]].from, pieces.len()),
+        change: change(trace, transformation, segments.pieces[pieces[0]].from, pieces.len()),
         order: segments.order(),
         run_on: pieces.iter().map(|&at| segments.pieces[at].to - 1).collect(),
-        operation,
+        transformation,
         possible: true,
         broken: 0,
     };
@@ -130,12 +130,12 @@ pub(super) fn fewer_preemptions<E>(
             }
             if Cost::of(&reordered) < cost {
                 candidates.push(Candidate {
-                    change: change(trace, operation, segments.pieces[next].from, count),
+                    change: change(trace, transformation, segments.pieces[next].from, count),
                     broken: conflicts.broken_by(&order),
                     order,
                     run_on: Vec::new(),
                     possible: true,
-                    operation,
+                    transformation,
                 });
             }
         }
@@ -145,10 +145,10 @@ pub(super) fn fewer_preemptions<E>(
 }
 
 /// Describes a change at an event of the trace.
-fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Change {
+fn change(trace: &Trace, transformation: Transformation, event: usize, count: usize) -> Change {
     let thread = trace.events[event].thread;
     let nth = trace.events[..event].iter().filter(|earlier| earlier.thread == thread).count();
-    Change { operation, thread: trace.thread_id(thread).clone(), nth, count }
+    Change { transformation, thread: trace.thread_id(thread).clone(), nth, count }
 }
 
 /// A limit on the events examined to make candidates: each candidate examines all events.

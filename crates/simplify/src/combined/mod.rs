@@ -25,8 +25,11 @@ mod run_cache;
 
 use crate::{
     Cost, Runner,
-    dynamic::{self, Improvement, Operation, Simplified, Tally, segment_order::relaxed_plan},
-    prove::{self, Certificate, ProofVerdict},
+    dynamic::{
+        self, Improvement, SimplificationResult, SimplificationStats, Transformation,
+        segment_order::relaxed_plan,
+    },
+    prove::{self, Proof, ProofVerdict},
     static_order::{self, Rules, causal_past::causal_past, fingerprint::fingerprints},
 };
 use candidates::{Candidate, Change};
@@ -75,27 +78,27 @@ pub fn simplify<R: Runner>(
     runner: &mut R,
     options: &SimplifyOptions,
     watch: &mut dyn FnMut(Improvement<'_>),
-) -> Simplified<R::Error> {
+) -> SimplificationResult<R::Error> {
     let goal = Goal { signature: trace.signature(), best: trace.clone() };
     let mut work = Simplifier {
         goal,
         runner: RunCache::new(runner),
         options,
         watch,
-        tally: Tally::default(),
+        stats: SimplificationStats::default(),
         known: HashSet::new(),
         failed: HashSet::new(),
-        certificate: None,
+        proof: None,
         switches_ruled_out: None,
         events_are_complete: true,
     };
     let stopped = work.run().err();
     work.count();
-    let Simplifier { goal, tally, certificate, switches_ruled_out, events_are_complete, .. } = work;
-    Simplified {
+    let Simplifier { goal, stats, proof, switches_ruled_out, events_are_complete, .. } = work;
+    SimplificationResult {
         trace: goal.best,
-        tally,
-        certificate,
+        stats,
+        proof,
         switches_ruled_out,
         has_hidden_dependence: !events_are_complete,
         stopped,
@@ -108,15 +111,15 @@ pub fn simplify_best<R: Runner>(
     runner: &mut R,
     options: &SimplifyOptions,
     watch: &mut dyn FnMut(Improvement<'_>),
-) -> Option<Simplified<R::Error>> {
-    let mut best: Option<Simplified<R::Error>> = None;
+) -> Option<SimplificationResult<R::Error>> {
+    let mut best: Option<SimplificationResult<R::Error>> = None;
     for trace in traces {
         let mut found = simplify(trace, runner, options, watch);
         if let Some(earlier) = best {
-            found.tally.add_runs(&earlier.tally);
-            if worth(&earlier.trace) <= worth(&found.trace) {
-                found.tally.take_contributions(&earlier.tally);
-                (found.trace, found.certificate) = (earlier.trace, earlier.certificate);
+            found.stats.add_runs(&earlier.stats);
+            if rank(&earlier.trace) <= rank(&found.trace) {
+                found.stats.take_contributions(&earlier.stats);
+                (found.trace, found.proof) = (earlier.trace, earlier.proof);
                 found.switches_ruled_out = earlier.switches_ruled_out;
                 found.has_hidden_dependence = earlier.has_hidden_dependence;
             }
@@ -131,7 +134,7 @@ pub fn simplify_best<R: Runner>(
 }
 
 /// Returns the value to compare: the lower the better.
-fn worth(trace: &Trace) -> (Cost, usize) {
+fn rank(trace: &Trace) -> (Cost, usize) {
     (Cost::of(&trace.events), trace.events.len())
 }
 
@@ -143,15 +146,15 @@ struct Goal {
 
 impl Goal {
     /// Returns whether the trace has the same failure and is better than the best.
-    fn is_met(&self, actual: &Trace) -> bool {
-        actual.signature() == self.signature && worth(actual) < worth(&self.best)
+    fn is_met_by(&self, actual: &Trace) -> bool {
+        actual.signature() == self.signature && rank(actual) < rank(&self.best)
     }
 
     /// Returns whether the trace meets the goal, or can be made to without running.
     fn is_near(&self, actual: &Trace) -> bool {
         actual.signature() == self.signature
-            && (worth(actual) < worth(&self.best)
-                || static_orders(actual).any(|order| worth(&order) < worth(&self.best)))
+            && (rank(actual) < rank(&self.best)
+                || static_orders(actual).any(|order| rank(&order) < rank(&self.best)))
     }
 }
 
@@ -168,7 +171,8 @@ fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
 }
 
 /// A function that makes candidates of a trace; it is passed a check for interruption.
-type Make<E> = fn(&Trace, Option<usize>, &dyn Fn() -> Result<(), E>) -> Result<Vec<Candidate>, E>;
+type CandidateGenerator<E> =
+    fn(&Trace, Option<usize>, &dyn Fn() -> Result<(), E>) -> Result<Vec<Candidate>, E>;
 
 /// Returns a hash of an order of events.
 fn fingerprint_of_order(order: &[usize]) -> u64 {
@@ -182,12 +186,12 @@ struct Simplifier<'a, R: Runner> {
     runner: RunCache<'a, R>,
     options: &'a SimplifyOptions,
     watch: &'a mut dyn FnMut(Improvement<'_>),
-    tally: Tally,
+    stats: SimplificationStats,
     /// Fingerprints of all executed orders.
     known: HashSet<u64>,
     /// Changes that led to no improvement.
     failed: HashSet<Change>,
-    certificate: Option<Certificate>,
+    proof: Option<Proof>,
     /// The number of context switches that is proved insufficient.
     switches_ruled_out: Option<u64>,
     /// Whether the events seem to show everything that matters: so far no order that keeps their dependences
@@ -212,7 +216,7 @@ impl<R: Runner> Simplifier<'_, R> {
     /// Tries all operations in turn until none improves the best trace.
     fn descend(&mut self) -> Result<(), R::Error> {
         loop {
-            self.tally.rounds += 1;
+            self.stats.rounds += 1;
             let better = self.try_candidates(candidates::fewer_switches)?
                 || self.try_candidates(candidates::fewer_preemptions)?;
             if !better {
@@ -224,13 +228,13 @@ impl<R: Runner> Simplifier<'_, R> {
     /// Simplifies the original trace by Tinertia alone.
     fn restart_with_tinertia(&mut self, start: &Trace) -> Result<(), R::Error> {
         let mut tinertia_only = dynamic::simplify(start, &mut self.runner, &mut |_| {});
-        self.tally.rounds += tinertia_only.tally.rounds;
+        self.stats.rounds += tinertia_only.stats.rounds;
         self.count();
         if let Some(stopped) = tinertia_only.stopped.take() {
             return Err(stopped);
         }
-        if self.goal.is_met(&tinertia_only.trace) {
-            self.tally.take_contributions(&tinertia_only.tally);
+        if self.goal.is_met_by(&tinertia_only.trace) {
+            self.stats.take_contributions(&tinertia_only.stats);
             self.goal.best = tinertia_only.trace.clone();
         }
         self.improve_statically(&tinertia_only.trace)?;
@@ -249,7 +253,7 @@ impl<R: Runner> Simplifier<'_, R> {
         };
         loop {
             let limits = prove::ProofLimits {
-                executions: left.min(self.room() as u64),
+                executions: left.min(self.runs_left() as u64),
                 ..prove::ProofLimits::default()
             };
             let found = prove::prove(&self.goal.best, self.runner.runner, &limits, &mut |_, _| {});
@@ -262,12 +266,12 @@ impl<R: Runner> Simplifier<'_, R> {
             }
             match found.verdict {
                 ProofVerdict::Better(better) => {
-                    self.adopt(*better.clone(), Operation::Search);
+                    self.adopt(*better.clone(), Transformation::Search);
                     self.improve_statically(&better)?;
                     self.descend()?;
                 }
-                ProofVerdict::Minimal(certificate) => {
-                    self.certificate = Some(certificate);
+                ProofVerdict::Minimal(proof) => {
+                    self.proof = Some(proof);
                     return Ok(());
                 }
                 ProofVerdict::Unfinished => return Ok(()),
@@ -276,12 +280,12 @@ impl<R: Runner> Simplifier<'_, R> {
     }
 
     fn count(&mut self) {
-        self.tally.executions = self.runner.runs;
+        self.stats.executions = self.runner.runs;
     }
 
     /// Returns the number of runs left.
-    fn room(&self) -> usize {
-        usize::try_from(self.options.executions.saturating_sub(self.tally.executions)).unwrap_or(usize::MAX)
+    fn runs_left(&self) -> usize {
+        usize::try_from(self.options.executions.saturating_sub(self.stats.executions)).unwrap_or(usize::MAX)
     }
 
     /// Tries orders of this trace's events that keep its dependences; returns whether one is better than the
@@ -291,17 +295,17 @@ impl<R: Runner> Simplifier<'_, R> {
         for candidate in static_orders(trace) {
             self.runner.check_interrupt()?;
             let order: Vec<usize> = (0..candidate.events.len()).collect();
-            if worth(&candidate) >= worth(&self.goal.best) || self.room() == 0 {
+            if rank(&candidate) >= rank(&self.goal.best) || self.runs_left() == 0 {
                 continue;
             }
             let plan = relaxed_plan(&candidate, &order, &[]);
             let actual = self.runner.run(&plan)?;
             self.count();
             if actual.signature() != self.goal.signature {
-                self.distrust();
+                self.mark_events_incomplete();
             }
-            if self.goal.is_met(&actual) {
-                self.adopt(actual, Operation::Static);
+            if self.goal.is_met_by(&actual) {
+                self.adopt(actual, Transformation::Static);
                 return Ok(true);
             }
         }
@@ -309,27 +313,27 @@ impl<R: Runner> Simplifier<'_, R> {
     }
 
     /// The events do not show everything that matters, so nothing that they ruled out is ruled out.
-    fn distrust(&mut self) {
+    fn mark_events_incomplete(&mut self) {
         if std::mem::take(&mut self.events_are_complete) {
             self.known.clear();
             self.failed.clear();
         }
     }
 
-    fn adopt(&mut self, actual: Trace, operation: Operation) {
+    fn adopt(&mut self, actual: Trace, transformation: Transformation) {
         let (before, after) = (Cost::of(&self.goal.best.events).switches, Cost::of(&actual.events).switches);
-        self.tally.credit(operation, before, after);
+        self.stats.credit(transformation, before, after);
         self.goal.best = actual;
-        (self.watch)(Improvement { operation, trace: &self.goal.best, tally: &self.tally });
+        (self.watch)(Improvement { transformation, trace: &self.goal.best, stats: &self.stats });
     }
 
     /// Runs candidates made of the best trace until one of them is better; returns whether one was.
-    fn try_candidates(&mut self, make: Make<R::Error>) -> Result<bool, R::Error> {
+    fn try_candidates(&mut self, generate: CandidateGenerator<R::Error>) -> Result<bool, R::Error> {
         let base = self.goal.best.clone();
         let rules = Rules::of(&base);
         let mut prints = Vec::new();
         let mut candidates = Vec::new();
-        for candidate in make(&base, self.options.suffix, &|| self.runner.check_interrupt())? {
+        for candidate in generate(&base, self.options.suffix, &|| self.runner.check_interrupt())? {
             if self.failed.contains(&candidate.change) {
                 continue;
             }
@@ -349,10 +353,10 @@ impl<R: Runner> Simplifier<'_, R> {
         }
         let plan_of = |candidate: &Candidate| relaxed_plan(&base, &candidate.order, &candidate.run_on);
         let mut at = 0;
-        while at < candidates.len() && self.room() > 0 {
+        while at < candidates.len() && self.runs_left() > 0 {
             // Candidates that are certainly no improvement need no run.
             let mut batch: Vec<(usize, Plan)> = Vec::new();
-            let most = self.options.batch.max(1).min(self.room());
+            let most = self.options.batch.max(1).min(self.runs_left());
             let mut next = at;
             while next < candidates.len() && batch.len() < most {
                 self.runner.check_interrupt()?;
@@ -376,9 +380,9 @@ impl<R: Runner> Simplifier<'_, R> {
                 self.mark_tried(candidate, prints[at - 1]);
                 self.runner.insert(&plan, &trace);
                 self.count();
-                if self.goal.is_met(&trace) {
+                if self.goal.is_met_by(&trace) {
                     self.failed.remove(&candidate.change);
-                    self.adopt(trace.clone(), candidate.operation);
+                    self.adopt(trace.clone(), candidate.transformation);
                     self.improve_statically(&trace)?;
                     return Ok(true);
                 }

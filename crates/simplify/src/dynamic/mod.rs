@@ -8,23 +8,23 @@
 //! This is algorithm 1 of the paper as it is printed.
 
 pub(crate) mod segment_order;
-mod tally;
+mod stats;
 
-pub use tally::{Operation, Tally};
+pub use stats::{SimplificationStats, Transformation};
 
-use crate::{Cost, Runner, prove::Certificate};
+use crate::{Cost, Runner, prove::Proof};
 use segment_order::{Piece, SegmentOrder};
 use unsnarl_model::{Signature, Trace};
 
 /// The best trace found, and how it was found.
 #[derive(Clone, Debug)]
-pub struct Simplified<E> {
+pub struct SimplificationResult<E> {
     /// The trace; the given one if there is no better.
     pub trace: Trace,
     /// The work it took.
-    pub tally: Tally,
+    pub stats: SimplificationStats,
     /// A proof that there is no better schedule, if it was requested and found.
-    pub certificate: Option<Certificate>,
+    pub proof: Option<Proof>,
     /// The progress of the proof: no schedule with at most this many context switches has this failure.
     pub switches_ruled_out: Option<u64>,
     /// The failure depends on something that is not an event: an order that keeps all dependences had another
@@ -37,11 +37,11 @@ pub struct Simplified<E> {
 /// A better trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Improvement<'a> {
-    /// The operation that found it.
-    pub operation: Operation,
+    /// The transformation that found it.
+    pub transformation: Transformation,
     pub trace: &'a Trace,
     /// The work so far.
-    pub tally: &'a Tally,
+    pub stats: &'a SimplificationStats,
 }
 
 /// Simplifies a failing trace by the paper's algorithm 1. `watch` is called for each improvement.
@@ -49,20 +49,20 @@ pub fn simplify<R: Runner>(
     trace: &Trace,
     runner: &mut R,
     watch: &mut dyn FnMut(Improvement<'_>),
-) -> Simplified<R::Error> {
+) -> SimplificationResult<R::Error> {
     let mut tinertia = Tinertia {
         signature: trace.signature(),
         current: trace.clone(),
         runner,
         watch,
-        tally: Tally::default(),
+        stats: SimplificationStats::default(),
     };
     let stopped = tinertia.work().err();
-    let Tinertia { current: trace, tally, .. } = tinertia;
-    Simplified {
+    let Tinertia { current: trace, stats, .. } = tinertia;
+    SimplificationResult {
         trace,
-        tally,
-        certificate: None,
+        stats,
+        proof: None,
         switches_ruled_out: None,
         has_hidden_dependence: false,
         stopped,
@@ -75,14 +75,14 @@ struct Tinertia<'a, R: Runner> {
     current: Trace,
     runner: &'a mut R,
     watch: &'a mut dyn FnMut(Improvement<'_>),
-    tally: Tally,
+    stats: SimplificationStats,
 }
 
 impl<R: Runner> Tinertia<'_, R> {
     fn work(&mut self) -> Result<(), R::Error> {
         loop {
             let old = Cost::of(&self.current.events).switches;
-            self.tally.rounds += 1;
+            self.stats.rounds += 1;
             self.remove_last()?;
             self.consolidate_up()?;
             self.consolidate_down()?;
@@ -94,7 +94,7 @@ impl<R: Runner> Tinertia<'_, R> {
 
     /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
     fn remove_last(&mut self) -> Result<(), R::Error> {
-        self.backwards(SegmentOrder::remove_last, Operation::RemoveLast)
+        self.backwards(SegmentOrder::remove_last, Transformation::RemoveLast)
     }
 
     /// Lines 11 to 17: forwards. Only a segment's last action counts.
@@ -106,11 +106,11 @@ impl<R: Runner> Tinertia<'_, R> {
             let Some(Piece { to, .. }) = segments.pieces.get(piece) else { return Ok(()) };
             at = to + 1;
             let Some(candidate) = segments.move_up(piece) else { continue };
-            if let Some(actual) = self.is_variant(&candidate, Operation::ConsolidateUpTei)? {
+            if let Some(actual) = self.is_variant(&candidate, Transformation::ConsolidateUpTei)? {
                 // The longest movable prefix is assumed to be the one that was just executed.
                 let executed = executed_of_next(&self.current, &segments, piece, &actual);
                 let Some(candidate) = segments.move_up_actions(piece, executed) else { continue };
-                if self.is_variant(&candidate, Operation::ConsolidateUpActions)?.is_some() {
+                if self.is_variant(&candidate, Transformation::ConsolidateUpActions)?.is_some() {
                     continue;
                 }
             }
@@ -120,21 +120,21 @@ impl<R: Runner> Tinertia<'_, R> {
 
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
     fn consolidate_down(&mut self) -> Result<(), R::Error> {
-        self.backwards(SegmentOrder::move_down, Operation::ConsolidateDown)
+        self.backwards(SegmentOrder::move_down, Transformation::ConsolidateDown)
     }
 
     /// Changes the segments from last to first, continuing in the changed trace.
     fn backwards(
         &mut self,
         change: fn(&SegmentOrder, usize) -> Option<SegmentOrder>,
-        operation: Operation,
+        transformation: Transformation,
     ) -> Result<(), R::Error> {
         let mut segments = SegmentOrder::of(&self.current.events);
         let mut at = self.current.events.len();
         while let Some(piece) = segments.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
             at = segments.pieces[piece].from;
             let Some(candidate) = change(&segments, piece) else { continue };
-            if self.is_variant(&candidate, operation)?.is_none() {
+            if self.is_variant(&candidate, transformation)?.is_none() {
                 at = at.min(self.current.events.len());
                 segments = SegmentOrder::of(&self.current.events);
             }
@@ -147,18 +147,18 @@ impl<R: Runner> Tinertia<'_, R> {
     fn is_variant(
         &mut self,
         candidate: &SegmentOrder,
-        operation: Operation,
+        transformation: Transformation,
     ) -> Result<Option<Trace>, R::Error> {
         self.runner.check_interrupt()?;
         let actual = self.runner.run(&candidate.plan(&self.current))?;
-        self.tally.executions += 1;
+        self.stats.executions += 1;
         let cost = Cost::of(&actual.events).switches;
         if actual.signature() != self.signature || cost > candidate.switches() {
             return Ok(Some(actual));
         }
-        self.tally.credit(operation, Cost::of(&self.current.events).switches, cost);
+        self.stats.credit(transformation, Cost::of(&self.current.events).switches, cost);
         self.current = actual;
-        (self.watch)(Improvement { operation, trace: &self.current, tally: &self.tally });
+        (self.watch)(Improvement { transformation, trace: &self.current, stats: &self.stats });
         Ok(None)
     }
 }

@@ -22,11 +22,11 @@
 //! exceptions). It holds for threads that run for at most [`ProofLimits::in_a_row`] consecutive points, and for loops
 //! that wait without success for at most [`ProofLimits::rounds`] rounds.
 
-mod certificate;
 mod level;
 mod pending_conflicts;
+mod proof;
 
-pub use certificate::{Certificate, Mismatch, check};
+pub use proof::{Mismatch, Proof, check};
 
 use crate::{Cost, Runner};
 use level::{Bound, LevelSearch};
@@ -55,16 +55,16 @@ impl Default for ProofLimits {
 #[derive(Clone, Debug)]
 pub enum ProofVerdict {
     /// There is no better schedule.
-    Minimal(Certificate),
+    Minimal(Proof),
     /// A better schedule.
     Better(Box<Trace>),
     /// The budget is exhausted.
     Unfinished,
 }
 
-/// A search, and how far it got.
+/// The result of a search, and how far it got.
 #[derive(Clone, Debug)]
-pub struct Proof<E> {
+pub struct ProofSearchResult<E> {
     /// The verdict.
     pub verdict: ProofVerdict,
     /// The number of runs.
@@ -82,10 +82,14 @@ pub fn prove<R: Runner>(
     runner: &mut R,
     limits: &ProofLimits,
     watch: &mut dyn FnMut(u64, u64),
-) -> Proof<R::Error> {
+) -> ProofSearchResult<R::Error> {
     let cost = Cost::of(&trace.events);
-    let mut proof =
-        Proof { verdict: ProofVerdict::Unfinished, executions: 0, switches_ruled_out: None, stopped: None };
+    let mut result = ProofSearchResult {
+        verdict: ProofVerdict::Unfinished,
+        executions: 0,
+        switches_ruled_out: None,
+        stopped: None,
+    };
     let mut digest = 0;
     let mut states = 0;
     // First fewer context switches; then as many, and fewer preemptions.
@@ -94,27 +98,27 @@ pub fn prove<R: Runner>(
     let fewer_preemptions =
         cost.preemptions.checked_sub(1).map(|preemptions| Bound { switches: cost.switches, preemptions });
     for bound in [fewer_switches, fewer_preemptions].into_iter().flatten() {
-        let mut search = LevelSearch::new(trace, bound, limits, proof.executions);
+        let mut search = LevelSearch::new(trace, bound, limits, result.executions);
         let found = search.run(runner, watch);
-        proof.executions = search.executions;
+        result.executions = search.executions;
         if bound.preemptions == u64::MAX {
-            proof.switches_ruled_out = search.switches_ruled_out;
+            result.switches_ruled_out = search.switches_ruled_out;
         }
         digest = search.digest.wrapping_add(digest);
         states += search.states;
         match found {
             Ok(level::SearchOutcome::Better(better)) => {
-                proof.verdict = ProofVerdict::Better(better);
-                return proof;
+                result.verdict = ProofVerdict::Better(better);
+                return result;
             }
             Ok(level::SearchOutcome::Nothing) => {}
-            Ok(level::SearchOutcome::OutOfBudget) => return proof,
+            Ok(level::SearchOutcome::OutOfBudget) => return result,
             Err(stopped) => {
-                proof.stopped = Some(stopped);
-                return proof;
+                result.stopped = Some(stopped);
+                return result;
             }
         }
     }
-    proof.verdict = ProofVerdict::Minimal(Certificate::new(trace, limits, proof.executions, states, digest));
-    proof
+    result.verdict = ProofVerdict::Minimal(Proof::new(trace, limits, result.executions, states, digest));
+    result
 }

@@ -122,7 +122,7 @@ fn touch_variable(variable: &mut VariableAccesses, how: AccessMode, at: usize, b
 }
 
 /// The paper's graph; a merged node is identified by its first part.
-struct Graph {
+struct MergeGraph {
     /// The events of each node.
     nodes: Vec<Vec<usize>>,
     /// The successors of each node, including local edges.
@@ -133,9 +133,9 @@ struct Graph {
 }
 
 /// Algorithm 1, with all edges.
-fn construct(events: &[Event], dependences: &[Vec<usize>]) -> Graph {
+fn construct(events: &[Event], dependences: &[Vec<usize>]) -> MergeGraph {
     let mut graph =
-        Graph { nodes: Vec::new(), edges: Vec::new(), local: Vec::new(), merged_into: Vec::new() };
+        MergeGraph { nodes: Vec::new(), edges: Vec::new(), local: Vec::new(), merged_into: Vec::new() };
     let mut current: HashMap<u16, usize> = HashMap::new();
     let mut node_of: Vec<usize> = Vec::with_capacity(events.len());
     for (at, event) in events.iter().enumerate() {
@@ -164,7 +164,7 @@ fn construct(events: &[Event], dependences: &[Vec<usize>]) -> Graph {
     graph
 }
 
-impl Graph {
+impl MergeGraph {
     /// Algorithm 2.
     fn simplify(&mut self) {
         for (a, b) in std::mem::take(&mut self.local) {

@@ -37,7 +37,7 @@ fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
         | OutcomeKind::Exception
         | OutcomeKind::Panic => Some(vec![trace.outcome.thread.unwrap_or(last)]),
         OutcomeKind::Exit(_) => Some(vec![last]),
-        OutcomeKind::Deadlock => circle(&trace.outcome.waits, last),
+        OutcomeKind::Deadlock => wait_cycle(&trace.outcome.waits, last),
         OutcomeKind::Livelock
         | OutcomeKind::Timeout
         | OutcomeKind::Race
@@ -47,7 +47,7 @@ fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
 }
 
 /// Returns the cycle of threads that wait for each other, starting with the last one to block.
-fn circle(waits: &[Wait], last: ThreadIx) -> Option<Vec<ThreadIx>> {
+fn wait_cycle(waits: &[Wait], last: ThreadIx) -> Option<Vec<ThreadIx>> {
     let mut members = vec![last];
     loop {
         let wait = waits.iter().find(|wait| Some(&wait.thread) == members.last())?;

@@ -15,7 +15,7 @@ const MAX_CLOCK_ENTRIES: usize = 1 << 26;
 ///
 /// Entries are node numbers plus one: 0 stands for none.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
+pub(super) struct NodeClocks {
     /// Indexed by thread.
     now: Vec<Vec<u32>>,
     /// The concatenated clocks of past nodes.
@@ -24,7 +24,7 @@ pub(super) struct Clocks {
     starts: Vec<u32>,
 }
 
-impl Clocks {
+impl NodeClocks {
     /// Returns whether this node of another thread precedes the thread's latest node.
     pub(super) fn includes(&self, thread: ThreadIx, other: ThreadIx, node: NodeIx) -> bool {
         let known = self.now.get(thread.index()).and_then(|clock| clock.get(other.index()));

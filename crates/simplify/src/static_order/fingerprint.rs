@@ -49,7 +49,7 @@ pub(crate) fn fingerprints(trace: &Trace, order: &[usize], rules: Rules) -> Fing
 fn identity<'t>(trace: &'t Trace, event: &Event) -> (&'t [u32], u8, u8, u16, u64) {
     let site = trace.site(event);
     let went = event.flags.0 & (Flags::FAILED | Flags::TIMED_OUT | Flags::CANCELLED).0;
-    // Certificates on disk have the hash of one byte.
+    // Proofs on disk have the hash of one byte.
     let [went, _] = went.to_le_bytes();
     (trace.thread_id(event.thread).path(), event.op as u8, went, site.module.0, site.offset)
 }

@@ -19,8 +19,8 @@
 
 use super::{
     cells::{NONE, NodeIx},
-    clocks::Clocks,
-    ledger::Ledger,
+    clocks::NodeClocks,
+    direct_dependences::DirectDependences,
 };
 use unsnarl_model::{Event, ObjectKind, Schedule, ThreadIx};
 use unsnarl_semantics::{
@@ -185,8 +185,8 @@ pub struct Builder {
     /// True if every event is a node of its own.
     apart: bool,
     relation: Relation,
-    ledger: Ledger,
-    clocks: Clocks,
+    direct_dependences: DirectDependences,
+    clocks: NodeClocks,
     cursors: Vec<ThreadCursor>,
     /// The latest node that precedes everything later.
     fence: NodeIx,
@@ -219,8 +219,8 @@ impl Builder {
             end: rules.end,
             apart: false,
             relation: Relation::new(rules),
-            ledger: Ledger::default(),
-            clocks: Clocks::default(),
+            direct_dependences: DirectDependences::default(),
+            clocks: NodeClocks::default(),
             cursors: Vec::new(),
             fence: NONE,
             held_back: None,
@@ -270,7 +270,7 @@ impl Builder {
         }
         self.touches.clear();
         self.relation.touches(event, &mut self.touches);
-        // For bytes that an event both reads and writes, the ledger needs the reads first.
+        // For bytes that an event both reads and writes, the direct dependences need the reads first.
         if self.touches.len() > 1 {
             self.touches.sort_by_key(|touch| matches!(touch, Touch::Bytes(_, AccessMode::Writes)));
         }
@@ -282,7 +282,7 @@ impl Builder {
         let node = self.place(thread, separate);
         self.graph.nodes[node as usize].events += 1;
         let nodes = &self.graph.nodes;
-        self.ledger.enter(node, |other| nodes[other as usize].thread == thread);
+        self.direct_dependences.record(node, |other| nodes[other as usize].thread == thread);
         self.order_later_events(thread, node);
     }
 
@@ -304,7 +304,7 @@ impl Builder {
                     self.deps.push(node);
                 }
                 Touch::Fence => self.deps.extend(self.cursors.iter().map(|cursor| cursor.node)),
-                touch => self.ledger.find(touch, &mut self.deps),
+                touch => self.direct_dependences.find(touch, &mut self.deps),
             }
         }
         self.deps.append(&mut self.cursors[thread.index()].after);
@@ -372,7 +372,7 @@ impl Builder {
                     let others = self.cursors.iter_mut().enumerate().filter(|(ix, _)| *ix != thread.index());
                     others.for_each(|(_, cursor)| cursor.after.push(node));
                 }
-                Touch::Forget(object) => self.ledger.forget(object),
+                Touch::Forget(object) => self.direct_dependences.forget(object),
                 _ => {}
             }
         }

@@ -4,20 +4,20 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map with multiplicative hashing. Only a program that wants its own trace to be slow to simplify could
 /// choose bad keys.
-pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Multiply>>;
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Multiplies and folds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Multiply(u64);
+pub(crate) struct NumberHasher(u64);
 
-impl Multiply {
+impl NumberHasher {
     fn add(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15_u128;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }
 
-impl Hasher for Multiply {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -44,7 +44,7 @@ impl MemoryCells {
 
     /// Collects the dependences of a write to all of the bytes, and the cells of the partial words at both
     /// ends. The whole words in between are [`stretched`](Self::stretch) afterwards.
-    pub(super) fn survey(
+    pub(super) fn before_long_write(
         &mut self,
         first: u64,
         len: u64,

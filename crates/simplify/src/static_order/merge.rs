@@ -9,12 +9,12 @@
 //! An existing path never disappears, so each local edge is examined once, and no two nodes of the result
 //! could be merged.
 
-use super::{Graph, cells::NodeIx, runs::ThreadRun};
+use super::{Graph, cells::NodeIx, node_order::NodeSegment};
 use std::collections::{BinaryHeap, VecDeque};
 use unsnarl_sched::Rng;
 
 /// The graph while its nodes are being merged. A merged node is identified by its first part, the leader.
-struct Merging<'g> {
+struct NodeMerger<'g> {
     graph: &'g Graph,
     /// By node: the leader of the merged node that contains it.
     leader: Vec<NodeIx>,
@@ -27,25 +27,25 @@ struct Merging<'g> {
 }
 
 /// Returns an order of the nodes after all possible merges, with the local edges shuffled by the seed.
-pub(super) fn order(graph: &Graph, seed: u64) -> Vec<ThreadRun> {
+pub(super) fn order(graph: &Graph, seed: u64) -> Vec<NodeSegment> {
     let mut edges: Vec<NodeIx> =
         (0..graph.len() as NodeIx).filter(|&n| graph.nodes[n as usize].rank > 0).collect();
     let mut rng = Rng::new(seed);
     for at in (1..edges.len()).rev() {
         edges.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
     }
-    let mut merging = Merging::new(graph);
+    let mut merger = NodeMerger::new(graph);
     for node in edges {
-        merging.try_merge(node);
+        merger.try_merge(node);
     }
-    merging.sorted()
+    merger.sorted()
 }
 
-impl<'g> Merging<'g> {
+impl<'g> NodeMerger<'g> {
     fn new(graph: &'g Graph) -> Self {
         let nodes = graph.len();
         let (after_start, after) = successors(graph);
-        let mut merging = Self {
+        let mut merger = Self {
             graph,
             leader: (0..nodes as NodeIx).collect(),
             parts: vec![1; nodes],
@@ -55,14 +55,14 @@ impl<'g> Merging<'g> {
         };
         // Preceding nodes have lower numbers.
         for node in 0..nodes as NodeIx {
-            if let Some(previous) = merging.previous(node) {
-                merging.join(node, previous);
+            if let Some(previous) = merger.previous(node) {
+                merger.join(node, previous);
             }
             for &before in graph.before(node) {
-                merging.join(node, before);
+                merger.join(node, before);
             }
         }
-        merging
+        merger
     }
 
     fn width(&self) -> usize {
@@ -149,7 +149,7 @@ impl<'g> Merging<'g> {
     }
 
     /// Returns the merged nodes in a topological order.
-    fn sorted(&self) -> Vec<ThreadRun> {
+    fn sorted(&self) -> Vec<NodeSegment> {
         let mut missing = vec![0u32; self.graph.len()];
         for node in 0..self.graph.len() as NodeIx {
             let leader = self.leader[node as usize] as usize;
@@ -160,12 +160,12 @@ impl<'g> Merging<'g> {
         let free = |missing: &[u32], node: NodeIx| missing[node as usize] == 0;
         let mut ready: BinaryHeap<_> =
             leaders.filter(|&n| free(&missing, n)).map(std::cmp::Reverse).collect();
-        let mut runs = Vec::new();
+        let mut segments = Vec::new();
         while let Some(std::cmp::Reverse(leader)) = ready.pop() {
             let node = self.graph.nodes[leader as usize];
             let nodes = &self.graph.threads[node.thread.index()];
             let to = node.rank + self.parts[leader as usize];
-            runs.push(ThreadRun { thread: node.thread, from: node.rank, to });
+            segments.push(NodeSegment { thread: node.thread, from: node.rank, to });
             let mut satisfied = Vec::from_iter(nodes.get(to as usize).copied());
             for rank in node.rank..to {
                 let part = nodes[rank as usize] as usize;
@@ -180,7 +180,7 @@ impl<'g> Merging<'g> {
                 }
             }
         }
-        runs
+        segments
     }
 }
 

@@ -7,9 +7,9 @@
 //! | step | file | in the paper |
 //! | --- | --- | --- |
 //! | which events depend on each other | [`relation`] | definition 4 |
-//! | found in linear time | `ledger`, `cells`, `memory` | |
+//! | found in linear time | `direct_dependences`, `cells`, `memory` | |
 //! | events that stay together are one node | [`graph`], `clocks` | algorithm 1 |
-//! | an order with few thread runs | `runs` | |
+//! | an order with few segments | `node_order` | |
 //! | or by merging, in an arbitrary order | `merge` | algorithm 2 |
 //! | with few preemptions | `reduce_preemptions` | |
 //! | the trace in that order | [`mod@reorder`], `preemption` | |
@@ -22,23 +22,23 @@ pub mod baseline;
 pub mod causal_past;
 mod cells;
 mod clocks;
+mod direct_dependences;
 pub(crate) mod feasibility;
 pub(crate) mod fingerprint;
 pub mod graph;
 pub(crate) mod hash;
-mod ledger;
 mod memory;
 mod merge;
+mod node_order;
 pub mod rebuild_schedule;
 mod reduce_preemptions;
 pub mod reorder;
-mod runs;
 #[cfg(test)]
 mod tests;
 
 pub use graph::{Builder, Granularity, Graph};
+pub use node_order::Effort;
 pub use reorder::Reordering;
-pub use runs::Effort;
 
 use unsnarl_model::{Event, Schedule, Segment, Stats, Trace};
 pub use unsnarl_semantics::dependence::Rules;
@@ -46,8 +46,8 @@ pub use unsnarl_semantics::dependence::Rules;
 /// The rule that chooses among the orders that keep the dependences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderStrategy {
-    /// Few thread runs, by a search.
-    Runs(Effort),
+    /// Few segments, by a search.
+    FewSegments(Effort),
     /// As in the paper: merge adjacent nodes in an arbitrary order, here determined by the seed.
     Arbitrary(u64),
 }
@@ -63,7 +63,7 @@ pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
     loop {
         let events: Vec<Event> = order.iter().map(|&at| trace.events[at]).collect();
         let graph = Graph::of_trace(&events, rules, Granularity::Event);
-        let found = reorder(&graph, OrderStrategy::Runs(Effort::for_events(graph.events())));
+        let found = reorder(&graph, OrderStrategy::FewSegments(Effort::for_events(graph.events())));
         let improved = if found.after < found.before {
             Some(found.permutation(&events).into_iter().map(|at| order[at]).collect())
         } else {
@@ -80,26 +80,26 @@ pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
 /// Returns a new order of a graph's events.
 #[must_use]
 pub fn reorder(graph: &Graph, order: OrderStrategy) -> Reordering {
-    let (runs, minimal) = match order {
-        OrderStrategy::Runs(effort) => {
-            let found = runs::order(graph, effort);
-            (found.runs, found.minimal)
+    let (segments, minimal) = match order {
+        OrderStrategy::FewSegments(effort) => {
+            let found = node_order::order(graph, effort);
+            (found.segments, found.minimal)
         }
         OrderStrategy::Arbitrary(seed) => (merge::order(graph, seed), false),
     };
     let before = graph.switches();
     let least = graph.least_switches();
-    let after = runs.len().saturating_sub(1) as u64;
+    let after = segments.len().saturating_sub(1) as u64;
     if after >= before {
         let schedule = graph.schedule().clone();
         return Reordering { schedule, before, after: before, least, minimal: minimal && after == before };
     }
     let mut schedule = Schedule::default();
-    for run in &runs {
-        let nodes = &graph.threads[run.thread.index()][run.from as usize..run.to as usize];
+    for segment in &segments {
+        let nodes = &graph.threads[segment.thread.index()][segment.from as usize..segment.to as usize];
         for &node in nodes {
             let points = graph.nodes[node as usize].events;
-            add(&mut schedule, Segment { thread: run.thread, points });
+            add(&mut schedule, Segment { thread: segment.thread, points });
         }
     }
     Reordering { schedule, before, after, least, minimal: minimal || after == least }

@@ -1,34 +1,34 @@
 //! Writes a trace in another order event by event, for traces that are too long for memory.
 //!
 //! An event in a new order depends on little of the whole trace: the new number of the event that woke it,
-//! and whether the thread that ran before could have continued. A [`Survey`] of all events collects that; its
-//! size grows with wake-ups, barrier rounds and semaphores, not with events. [`ScheduleRebuilder`] then
-//! processes the events in their new order.
+//! and whether the thread that ran before could have continued. [`RebuildFacts`] contain that; their size grows
+//! with wake-ups, barrier rounds and semaphores, not with events. [`ScheduleRebuilder`] then processes the
+//! events in their new order.
 
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Wait, Warning};
 use unsnarl_semantics::preemption::{ExecutionFacts, PreemptionMarker};
 
-/// Facts about all events that are needed before they are written in another order. It looks at each event
-/// twice.
+/// Facts about all events that are needed before they are written in another order. Each event is
+/// processed twice.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct RebuildFacts {
     executed: ExecutionFacts,
     count: StatsCounter,
     /// The numbers of events that others refer to.
-    named: Vec<u64>,
+    referenced: Vec<u64>,
     /// Their positions: the thread, and the number of its earlier events.
     places: Vec<(ThreadIx, u64)>,
-    /// The number of events of each thread seen by the second look.
-    again: Vec<u64>,
-    looked: u64,
+    /// The number of events of each thread seen by the second pass.
+    second_pass_counts: Vec<u64>,
+    second_pass_events: u64,
     /// The warnings in order, and how many events their threads had executed by then.
     warnings: VecDeque<(u64, ThreadIx, usize)>,
     warned: Vec<(usize, u64)>,
 }
 
-impl Survey {
-    /// Creates a survey of events with these warnings.
+impl RebuildFacts {
+    /// Creates the facts about events with these warnings, before the first event.
     #[must_use]
     pub fn new(warnings: &[Warning]) -> Self {
         let mut queue: Vec<_> =
@@ -37,14 +37,14 @@ impl Survey {
         Self { warnings: queue.into(), ..Self::default() }
     }
 
-    /// Takes the first look at the next event.
-    pub fn look(&mut self, event: &Event) {
+    /// Processes the next event in the first pass.
+    pub fn first_pass(&mut self, event: &Event) {
         while self.warnings.front().is_some_and(|&(at, ..)| at <= self.count.stats.events) {
             self.place_warnings();
         }
         self.executed.note(event);
         self.count.add(event);
-        self.named.extend(event.waker());
+        self.referenced.extend(event.waker());
     }
 
     fn place_warnings(&mut self) {
@@ -65,27 +65,27 @@ impl Survey {
         self.executed.expectations.events()
     }
 
-    /// Ends the first look at all events.
-    pub fn end_first_look(&mut self) {
+    /// Ends the first pass over all events.
+    pub fn end_first_pass(&mut self) {
         while !self.warnings.is_empty() {
             self.place_warnings();
         }
-        self.named.sort_unstable();
-        self.named.dedup();
-        self.again = vec![0; self.of_threads().len()];
+        self.referenced.sort_unstable();
+        self.referenced.dedup();
+        self.second_pass_counts = vec![0; self.of_threads().len()];
     }
 
-    /// Takes the second look at the next event.
-    pub fn second_look(&mut self, event: &Event) {
-        let own = &mut self.again[event.thread.index()];
-        if self.named.get(self.places.len()) == Some(&self.looked) {
+    /// Processes the next event in the second pass.
+    pub fn second_pass(&mut self, event: &Event) {
+        let own = &mut self.second_pass_counts[event.thread.index()];
+        if self.referenced.get(self.places.len()) == Some(&self.second_pass_events) {
             self.places.push((event.thread, *own));
         }
         *own += 1;
-        self.looked += 1;
+        self.second_pass_events += 1;
     }
 
-    /// Ends the survey and returns a rebuilder for the new order. The warnings are moved to their new
+    /// Returns a rebuilder for the new order. The warnings are moved to their new
     /// positions.
     #[must_use]
     pub fn schedule_rebuilder<'w>(
@@ -95,7 +95,7 @@ impl Survey {
         warnings: &mut [Warning],
     ) -> ScheduleRebuilder<'w> {
         let moved = |places: &[(ThreadIx, u64)]| moved(schedule, self.of_threads().len(), places);
-        let new = self.named.iter().copied().zip(moved(&self.places)).collect();
+        let new = self.referenced.iter().copied().zip(moved(&self.places)).collect();
         let before: Vec<(ThreadIx, u64)> =
             self.warned.iter().map(|&(ix, own)| (warnings[ix].thread, own.wrapping_sub(1))).collect();
         for (&(ix, own), place) in self.warned.iter().zip(moved(&before)) {

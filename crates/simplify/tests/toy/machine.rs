@@ -157,7 +157,7 @@ impl<'p> Machine<'p> {
             }
             self.check_interrupt(thread.index());
             if self.outcome.is_none() {
-                self.look_for_circle(thread.index());
+                self.find_wait_cycle(thread.index());
             }
         }
         let choices = std::mem::take(&mut self.choices);
@@ -521,7 +521,7 @@ impl<'p> Machine<'p> {
 
     /// A thread that has to wait for a lock may close a cycle: then some threads never continue, whatever the
     /// others do.
-    fn look_for_circle(&mut self, thread: usize) {
+    fn find_wait_cycle(&mut self, thread: usize) {
         let mut at = thread;
         for _ in 0..self.threads.len() {
             let holder = match self.ins(at).filter(|_| self.threads[at].stage == Stage::Ready) {
@@ -531,7 +531,7 @@ impl<'p> Machine<'p> {
             };
             match holder.filter(|&holder| self.threads[holder].stage != Stage::Ended) {
                 Some(holder) if holder == thread => {
-                    return self.deadlock("threads wait for each other in a circle");
+                    return self.deadlock("threads wait for each other in a cycle");
                 }
                 Some(holder) => at = holder,
                 None => return,

@@ -63,9 +63,9 @@ proptest! {
             let graph = Graph::of(events.iter().copied(), rules, grain);
             let orders = [
                 OrderStrategy::Arbitrary(seed),
-                OrderStrategy::Runs(Effort(1)),
-                OrderStrategy::Runs(Effort(4)),
-                OrderStrategy::Runs(Effort::for_events(24)),
+                OrderStrategy::FewSegments(Effort(1)),
+                OrderStrategy::FewSegments(Effort(4)),
+                OrderStrategy::FewSegments(Effort::for_events(24)),
             ];
             for order in orders {
                 let found = reorder(&graph, order);
@@ -104,7 +104,7 @@ proptest! {
         let effort = Effort(width);
         let again = |events: &[Event]| {
             let graph = Graph::of(events.iter().copied(), rules, Granularity::Event);
-            let found = reorder(&graph, OrderStrategy::Runs(effort));
+            let found = reorder(&graph, OrderStrategy::FewSegments(effort));
             in_order(events, &found.permutation(events))
         };
         // No thread is created that already runs, and none is joined that continues: then order would matter.

@@ -31,7 +31,7 @@ fn search_beats_greedy_merge_on_figure_1() {
         (0..32).map(|seed| reorder(&graph, OrderStrategy::Arbitrary(seed)).after).collect();
     assert!(by_seed.contains(&4) && by_seed.contains(&3), "{by_seed:?}");
     for effort in [Effort(1), Effort::for_events(6)] {
-        let best = reorder(&graph, OrderStrategy::Runs(effort));
+        let best = reorder(&graph, OrderStrategy::FewSegments(effort));
         assert_eq!((best.before, best.after), (4, 3));
         // b1, a1 a2, c1 c2, b2.
         assert_eq!(best.permutation(&events), [2, 0, 5, 1, 4, 3]);
@@ -74,11 +74,11 @@ fn minimal_switches_equal_minimal_vertex_cover() {
     for (vertices, edges) in graphs {
         let events = vertex_cover(vertices, edges);
         let graph = Graph::of(events.clone(), FREE, Granularity::Event);
-        let exact = reorder(&graph, OrderStrategy::Runs(Effort::EXACT));
+        let exact = reorder(&graph, OrderStrategy::FewSegments(Effort::EXACT));
         // One run for each thread, one more for each vertex of the cover, and a switch between any two.
         assert_eq!(exact.after, u64::from(u32::from(vertices) + least_cover(vertices, edges)) - 1);
         assert!(exact.minimal && keeps(&events, FREE, &exact.permutation(&events)));
-        let usual = reorder(&graph, OrderStrategy::Runs(Effort::for_events(events.len() as u64)));
+        let usual = reorder(&graph, OrderStrategy::FewSegments(Effort::for_events(events.len() as u64)));
         assert_eq!(usual.after, exact.after);
     }
 }
@@ -96,7 +96,7 @@ fn first_action_and_inner_dependences_are_kept() {
         access(0, Op::Write, 24, 1),
     ];
     let graph = Graph::of(events.clone(), FREE, Granularity::Event);
-    let found = reorder(&graph, OrderStrategy::Runs(Effort::EXACT));
+    let found = reorder(&graph, OrderStrategy::FewSegments(Effort::EXACT));
     assert_eq!(found.permutation(&events), [0, 2, 5, 1, 3, 4]);
     assert_eq!(found.after, brute::least_switches(&events, FREE));
 }

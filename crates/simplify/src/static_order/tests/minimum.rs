@@ -13,7 +13,7 @@ proptest! {
         rules in random::rules(),
     ) {
         let graph = Graph::of(events.iter().copied(), rules, Granularity::Event);
-        let found = reorder(&graph, OrderStrategy::Runs(Effort::EXACT));
+        let found = reorder(&graph, OrderStrategy::FewSegments(Effort::EXACT));
         prop_assert!(found.minimal);
         prop_assert_eq!(found.after, brute::least_switches(&events, rules));
     }
@@ -24,8 +24,8 @@ proptest! {
         rules in random::rules(),
     ) {
         let graph = Graph::of(events.iter().copied(), rules, Granularity::Event);
-        let usual = reorder(&graph, OrderStrategy::Runs(Effort::for_events(40)));
-        let exact = reorder(&graph, OrderStrategy::Runs(Effort::EXACT));
+        let usual = reorder(&graph, OrderStrategy::FewSegments(Effort::for_events(40)));
+        let exact = reorder(&graph, OrderStrategy::FewSegments(Effort::EXACT));
         prop_assert_eq!(usual.after, exact.after);
     }
 
@@ -33,7 +33,7 @@ proptest! {
     fn claimed_minimum_is_a_minimum(events in random::events(5, 14), rules in random::rules()) {
         let graph = Graph::of(events.iter().copied(), rules, Granularity::Event);
         for effort in [Effort(1), Effort(2)] {
-            let found = reorder(&graph, OrderStrategy::Runs(effort));
+            let found = reorder(&graph, OrderStrategy::FewSegments(effort));
             if found.minimal {
                 prop_assert_eq!(found.after, brute::least_switches(&events, rules));
             }

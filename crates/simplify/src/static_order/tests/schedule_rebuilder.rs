@@ -2,7 +2,7 @@
 
 use super::random;
 use crate::static_order::{
-    Builder, Granularity, OrderStrategy, Reordering, Rules, rebuild_schedule::Survey, reorder,
+    Builder, Granularity, OrderStrategy, Reordering, Rules, rebuild_schedule::RebuildFacts, reorder,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -12,17 +12,17 @@ use unsnarl_model::{
 
 /// Rebuilds the new order from the events of each thread.
 fn rebuilt(trace: &Trace, order: &Reordering) -> Trace {
-    let mut survey = Survey::new(&trace.warnings);
-    trace.events.iter().for_each(|event| survey.look(event));
-    survey.end_first_look();
-    let mut lanes: Vec<VecDeque<Event>> = vec![VecDeque::new(); survey.of_threads().len()];
+    let mut facts = RebuildFacts::new(&trace.warnings);
+    trace.events.iter().for_each(|event| facts.first_pass(event));
+    facts.end_first_pass();
+    let mut lanes: Vec<VecDeque<Event>> = vec![VecDeque::new(); facts.of_threads().len()];
     for &event in &trace.events {
-        survey.second_look(&event);
+        facts.second_pass(&event);
         lanes[event.thread.index()].push_back(event);
     }
     let mut warnings = trace.warnings.clone();
     let mut schedule_rebuilder =
-        survey.schedule_rebuilder(&order.schedule, &trace.outcome.waits, &mut warnings);
+        facts.schedule_rebuilder(&order.schedule, &trace.outcome.waits, &mut warnings);
     let mut events = Vec::new();
     let mut last: Option<ThreadIx> = None;
     for segment in &order.schedule.segments {

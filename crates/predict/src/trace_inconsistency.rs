@@ -1,4 +1,4 @@
-//! Flaws: traces that contradict the semantics of their own operations are unfit for prediction.
+//! Inconsistent traces: traces that contradict the semantics of their own operations are unfit for prediction.
 
 use unsnarl_model::ThreadIx;
 use unsnarl_semantics::Contradiction;
@@ -7,28 +7,28 @@ use unsnarl_semantics::Contradiction;
 ///
 /// Anything would follow from such a trace, so no answer is given rather than a wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flaw {
+pub struct TraceInconsistency {
     /// The number of the event, from 0.
     pub event: u64,
     pub thread: ThreadIx,
-    pub reason: FlawReason,
+    pub reason: InconsistencyReason,
 }
 
 /// The reason why a trace is unfit for prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlawReason {
+pub enum InconsistencyReason {
     /// An event contradicts the earlier ones.
     Contradiction(Contradiction),
     /// There are more events than can be numbered.
     TooManyEvents,
 }
 
-impl Flaw {
-    /// Describes the flaw with the given names, but not its consequences.
+impl TraceInconsistency {
+    /// Describes the inconsistency with the given names, but not its consequences.
     #[must_use]
     pub fn describe(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
         let thread_name = thread(self.thread);
-        let FlawReason::Contradiction(contradiction) = self.reason else {
+        let InconsistencyReason::Contradiction(contradiction) = self.reason else {
             return "there are too many events for one analysis: use a smaller --window".into();
         };
         let contradiction = match contradiction {
@@ -53,7 +53,7 @@ impl Flaw {
     }
 }
 
-impl std::fmt::Display for Flaw {
+impl std::fmt::Display for TraceInconsistency {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let describe =
             self.describe(&|lock| format!("{lock:#x}"), &|thread| format!("thread number {}", thread.0));
@@ -65,4 +65,4 @@ impl std::fmt::Display for Flaw {
     }
 }
 
-impl std::error::Error for Flaw {}
+impl std::error::Error for TraceInconsistency {}

@@ -1,4 +1,4 @@
-//! Certificates of minimality that can be checked again.
+//! Proofs of minimality that can be checked again.
 
 use super::{ProofLimits, ProofVerdict, prove};
 use crate::{Cost, Runner};
@@ -6,10 +6,10 @@ use unsnarl_model::{Segment, Signature, Trace};
 
 /// No schedule has this failure with fewer context switches, or with as many and fewer preemptions.
 ///
-/// The certificate contains the result of the search, not the search itself: checking it repeats the search,
+/// The proof contains the result of the search, not the search itself: checking it repeats the search,
 /// which must have the same result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
+pub struct Proof {
     /// The failure.
     pub signature: Signature,
     /// The cost of the trace.
@@ -28,7 +28,7 @@ pub struct Certificate {
     pub digest: u64,
 }
 
-impl Certificate {
+impl Proof {
     pub(super) fn new(
         trace: &Trace,
         limits: &ProofLimits,
@@ -49,7 +49,7 @@ impl Certificate {
     }
 }
 
-/// The reason why a certificate does not hold.
+/// The reason why a proof does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch<E> {
     /// It belongs to another trace.
@@ -68,7 +68,7 @@ pub enum Mismatch<E> {
         "the search went through {actual} states and not {expected}: the program or its surroundings have changed"
     )]
     OtherStates {
-        /// The number in the certificate.
+        /// The number in the proof.
         expected: u64,
         /// The number that was found now.
         actual: u64,
@@ -81,37 +81,29 @@ pub enum Mismatch<E> {
 /// Checks by a new search that the proof holds for the trace.
 ///
 /// # Errors If it does not, with the reason.
-pub fn check<R: Runner>(
-    certificate: &Certificate,
-    trace: &Trace,
-    runner: &mut R,
-) -> Result<(), Mismatch<R::Error>> {
-    let is_of = |trace: &Trace| {
-        trace.signature() == certificate.signature && Cost::of(&trace.events) == certificate.cost
-    };
-    if !is_of(trace) || trace.schedule().segments != certificate.schedule {
+pub fn check<R: Runner>(proof: &Proof, trace: &Trace, runner: &mut R) -> Result<(), Mismatch<R::Error>> {
+    let is_of = |trace: &Trace| trace.signature() == proof.signature && Cost::of(&trace.events) == proof.cost;
+    if !is_of(trace) || trace.schedule().segments != proof.schedule {
         return Err(Mismatch::OtherTrace);
     }
     let again = runner.run(&trace.replay_plan()).map_err(Mismatch::Stopped)?;
     if !is_of(&again) {
         return Err(Mismatch::NoFailure);
     }
-    let Certificate { in_a_row, rounds, .. } = *certificate;
+    let Proof { in_a_row, rounds, .. } = *proof;
     let limits = ProofLimits { executions: u64::MAX, in_a_row, rounds, ..ProofLimits::default() };
-    let proof = prove(trace, runner, &limits, &mut |_, _| {});
-    if let Some(stopped) = proof.stopped {
+    let search = prove(trace, runner, &limits, &mut |_, _| {});
+    if let Some(stopped) = search.stopped {
         return Err(Mismatch::Stopped(stopped));
     }
-    match proof.verdict {
+    match search.verdict {
         ProofVerdict::Better(better) => Err(Mismatch::Better(Cost::of(&better.events))),
-        ProofVerdict::Minimal(found)
-            if (found.states, found.digest) == (certificate.states, certificate.digest) =>
-        {
+        ProofVerdict::Minimal(found) if (found.states, found.digest) == (proof.states, proof.digest) => {
             Ok(())
         }
         ProofVerdict::Minimal(found) => {
-            Err(Mismatch::OtherStates { expected: certificate.states, actual: found.states })
+            Err(Mismatch::OtherStates { expected: proof.states, actual: found.states })
         }
-        ProofVerdict::Unfinished => Err(Mismatch::OtherStates { expected: certificate.states, actual: 0 }),
+        ProofVerdict::Unfinished => Err(Mismatch::OtherStates { expected: proof.states, actual: 0 }),
     }
 }

@@ -1,19 +1,20 @@
-//! An order of the nodes in few thread runs: which thread continues, and how far.
+//! An order of the nodes in few segments: which thread continues, and how far.
 //!
 //! SimTrace merges nodes in an arbitrary order and sorts the result (see [`super::merge`]). Here the order is
 //! built from front to back instead, and three facts make that fast and often exact:
 //!
 //! - A thread should always run as far as it can. Everything that is enabled now can be moved up from later
-//!   on to the end of this run, without adding a context switch. So the only choice is which thread runs
+//!   on to the end of this segment, without adding a context switch. So the only choice is which thread runs
 //!   next.
-//! - A run that ends at a forced break, or with its thread, is *perfect*: every schedule has a run that ends
-//!   there, and executing it now disables nothing. So it should always be taken. Runs that end elsewhere are
-//!   *wasted*: the number of context switches is [`Graph::least_switches`] and one more for each wasted run.
-//! - Of two states after the same number of wasted runs, one in which every thread is at least as far is at
-//!   least as good.
+//! - A segment that ends at a forced break, or with its thread, is *perfect*: every schedule has a segment
+//!   that ends there, and executing it now disables nothing. So it should always be taken. Segments that end
+//!   elsewhere are *wasted*: the number of context switches is [`Graph::least_switches`] and one more for each
+//!   wasted segment.
+//! - Of two states after the same number of wasted segments, one in which every thread is at least as far is
+//!   at least as good.
 //!
-//! What remains is a search for few wasted runs, level by level. If no state has to be dropped, the result is
-//! a minimum, which is certain for two threads. Otherwise the states that got farthest are kept: a beam
+//! What remains is a search for few wasted segments, level by level. If no state has to be dropped, the result
+//! is a minimum, which is certain for two threads. Otherwise the states that got farthest are kept: a beam
 //! search, whose work is linear in the number of nodes.
 //!
 //! Ties are broken by thread numbers, never by the order of the trace: the result depends only on the
@@ -44,7 +45,7 @@ impl Effort {
 
 /// Consecutive nodes of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ThreadRun {
+pub(super) struct NodeSegment {
     pub(super) thread: ThreadIx,
     /// The ranks of its nodes: the first, and one past the last.
     pub(super) from: u32,
@@ -53,9 +54,9 @@ pub(super) struct ThreadRun {
 
 /// An order of all nodes.
 #[derive(Clone, Debug)]
-pub(super) struct RunOrder {
-    pub(super) runs: Vec<ThreadRun>,
-    /// True if no order has fewer runs.
+pub(super) struct NodeOrder {
+    pub(super) segments: Vec<NodeSegment>,
+    /// True if no order has fewer segments.
     pub(super) minimal: bool,
 }
 
@@ -70,46 +71,46 @@ struct OrderState {
     blocker: Vec<u16>,
     /// The number of completed events.
     events: u64,
-    /// The last run, by its index in the history.
+    /// The last segment, by its index in the history.
     last: u32,
 }
 
 struct OrderSearch<'g> {
     graph: &'g Graph,
-    /// Runs, each with the index of its predecessor.
-    history: Vec<(ThreadRun, u32)>,
+    /// Segments, each with the index of its predecessor.
+    history: Vec<(NodeSegment, u32)>,
     /// The history length at which it is pruned.
-    tidy_at: usize,
+    prune_at: usize,
 }
 
 const NO_BLOCKER: u16 = u16::MAX;
 const START: u32 = u32::MAX;
 
-/// The minimum number of runs remembered before dead ends are pruned.
-const TIDY: usize = 1 << 20;
+/// The minimum number of segments remembered before dead ends are pruned.
+const MIN_HISTORY: usize = 1 << 20;
 
-/// Returns an order of the graph's nodes in few runs.
-pub(super) fn order(graph: &Graph, effort: Effort) -> RunOrder {
-    let mut search = OrderSearch { graph, history: Vec::new(), tidy_at: TIDY };
+/// Returns an order of the graph's nodes in few segments.
+pub(super) fn order(graph: &Graph, effort: Effort) -> NodeOrder {
+    let mut search = OrderSearch { graph, history: Vec::new(), prune_at: MIN_HISTORY };
     let mut start = search.start();
-    search.take_perfect_runs(&mut start);
+    search.take_perfect_segments(&mut start);
     let mut level = vec![start];
     let mut minimal = true;
     loop {
         if let Some(end) = level.iter().find(|state| state.events == graph.events()) {
-            return RunOrder { runs: search.path(end.last), minimal };
+            return NodeOrder { segments: search.path(end.last), minimal };
         }
         let mut next = Vec::new();
         for state in &level {
             for thread in state.ready() {
                 let mut state = state.clone();
                 search.run(&mut state, thread);
-                search.take_perfect_runs(&mut state);
+                search.take_perfect_segments(&mut state);
                 next.push(state);
             }
         }
         level = best(next, effort.0.max(1), &mut minimal);
-        search.tidy(&mut level);
+        search.prune(&mut level);
     }
 }
 
@@ -152,12 +153,12 @@ impl OrderSearch<'_> {
             events: 0,
             last: START,
         };
-        (0..threads).for_each(|thread| self.look(&mut state, thread));
+        (0..threads).for_each(|thread| self.advance_reach(&mut state, thread));
         state
     }
 
     /// Computes how far the thread could run now.
-    fn look(&self, state: &mut OrderState, thread: usize) {
+    fn advance_reach(&self, state: &mut OrderState, thread: usize) {
         let nodes = &self.graph.threads[thread];
         while let Some(&node) = nodes.get(state.reach[thread] as usize) {
             if let Some(blocker) = self.blocker(state, node) {
@@ -183,31 +184,31 @@ impl OrderSearch<'_> {
         let nodes = &self.graph.threads[thread][from as usize..to as usize];
         state.events += nodes.iter().map(|&n| u64::from(self.graph.nodes[n as usize].events)).sum::<u64>();
         state.done[thread] = to;
-        self.history.push((ThreadRun { thread: ThreadIx(thread as u16), from, to }, state.last));
+        self.history.push((NodeSegment { thread: ThreadIx(thread as u16), from, to }, state.last));
         state.last = self.history.len() as u32 - 1;
         for other in 0..state.blocker.len() {
             if state.blocker[other] == thread as u16 {
-                self.look(state, other);
+                self.advance_reach(state, other);
             }
         }
     }
 
-    /// Returns whether the thread's run would end where some run must end.
+    /// Returns whether the thread's segment would end where some segment must end.
     fn is_perfect(&self, state: &OrderState, thread: usize) -> bool {
         let end = self.graph.threads[thread].get(state.reach[thread] as usize);
         state.reach[thread] > state.done[thread]
             && end.is_none_or(|&node| self.graph.nodes[node as usize].forced)
     }
 
-    fn take_perfect_runs(&mut self, state: &mut OrderState) {
+    fn take_perfect_segments(&mut self, state: &mut OrderState) {
         while let Some(thread) = (0..state.done.len()).find(|&thread| self.is_perfect(state, thread)) {
             self.run(state, thread);
         }
     }
 
-    /// Removes runs that led to none of these states.
-    fn tidy(&mut self, level: &mut [OrderState]) {
-        if self.history.len() < self.tidy_at {
+    /// Removes segments that led to none of these states.
+    fn prune(&mut self, level: &mut [OrderState]) {
+        if self.history.len() < self.prune_at {
             return;
         }
         let mut place = vec![START; self.history.len()];
@@ -221,30 +222,30 @@ impl OrderSearch<'_> {
         let mut kept_count = 0;
         for at in 0..self.history.len() {
             if place[at] != START {
-                let (run, before) = self.history[at];
+                let (segment, before) = self.history[at];
                 let before = if before == START { START } else { place[before as usize] };
-                self.history[kept_count as usize] = (run, before);
+                self.history[kept_count as usize] = (segment, before);
                 place[at] = kept_count;
                 kept_count += 1;
             }
         }
         self.history.truncate(kept_count as usize);
-        self.tidy_at = 2 * self.history.len() + TIDY;
+        self.prune_at = 2 * self.history.len() + MIN_HISTORY;
         for state in level.iter_mut().filter(|state| state.last != START) {
             state.last = place[state.last as usize];
         }
     }
 
-    /// Returns the runs that led to this one.
-    fn path(&self, last: u32) -> Vec<ThreadRun> {
-        let mut runs = Vec::new();
+    /// Returns the segments that led to this one.
+    fn path(&self, last: u32) -> Vec<NodeSegment> {
+        let mut segments = Vec::new();
         let mut at = last;
         while at != START {
-            let (run, before) = self.history[at as usize];
-            runs.push(run);
+            let (segment, before) = self.history[at as usize];
+            segments.push(segment);
             at = before;
         }
-        runs.reverse();
-        runs
+        segments.reverse();
+        segments
     }
 }

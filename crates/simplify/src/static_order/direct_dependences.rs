@@ -10,9 +10,9 @@ use unsnarl_semantics::{AccessMode, ByteRange, SharedObject, Touch};
 /// The last accesses to everything.
 ///
 /// An event is processed in two steps: [`find`](Self::find) returns its dependences, which determine its node
-/// of the graph; [`enter`](Self::enter) records its accesses for that node.
+/// of the graph; [`record`](Self::record) records its accesses for that node.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct DirectDependences {
     cells: Cells,
     objects: HashMap<SharedObject, u32>,
     memory: MemoryCells,
@@ -23,7 +23,7 @@ pub(super) struct Ledger {
     long: Vec<(u64, u64)>,
 }
 
-impl Ledger {
+impl DirectDependences {
     /// Adds the nodes on which a touch makes the current event depend. Reads of bytes must come before
     /// writes: a later lookup may split a cell, and the parts of a written one would be missed.
     pub(super) fn find(&mut self, touch: Touch, deps: &mut Vec<NodeIx>) {
@@ -32,22 +32,22 @@ impl Ledger {
                 let cells = &mut self.cells;
                 let cell = *self.objects.entry(object).or_insert_with(|| cells.add(NONE, 0, NONE));
                 self.found.push(cell);
-                self.note(how, deps);
+                self.collect(how, deps);
             }
             Touch::Bytes(ByteRange { first, len }, AccessMode::Writes) if MemoryCells::is_long(len) => {
-                self.memory.survey(first, len, &mut self.cells, &mut self.found, deps);
-                self.note(AccessMode::Writes, deps);
+                self.memory.before_long_write(first, len, &mut self.cells, &mut self.found, deps);
+                self.collect(AccessMode::Writes, deps);
                 self.long.push((first, len));
             }
             Touch::Bytes(ByteRange { first, len }, how) => {
                 self.memory.touch(first, len, &mut self.cells, &mut self.found);
-                self.note(how, deps);
+                self.collect(how, deps);
             }
             Touch::Forget(_) | Touch::After(_) | Touch::Before(_) | Touch::Pin(_) | Touch::Fence => {}
         }
     }
 
-    fn note(&mut self, how: AccessMode, deps: &mut Vec<NodeIx>) {
+    fn collect(&mut self, how: AccessMode, deps: &mut Vec<NodeIx>) {
         for cell in self.found.drain(..) {
             match how {
                 AccessMode::Reads => self.cells.before_read(cell, deps),
@@ -59,7 +59,7 @@ impl Ledger {
 
     /// Records the current event for this node; `same_thread` says whether another node belongs to the same
     /// thread.
-    pub(super) fn enter(&mut self, node: NodeIx, same_thread: impl Fn(NodeIx) -> bool) {
+    pub(super) fn record(&mut self, node: NodeIx, same_thread: impl Fn(NodeIx) -> bool) {
         // A resource that is both read and written counts as written, in either order.
         for &(cell, _) in self.found_how.iter().filter(|(_, how)| *how == AccessMode::Writes) {
             self.cells.write(cell, node);

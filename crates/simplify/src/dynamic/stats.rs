@@ -1,10 +1,10 @@
-//! The contribution of each operation (Tinertia, section 5.2).
+//! The contribution of each transformation (Tinertia, section 5.2).
 
 use std::fmt;
 
 /// A way to simplify a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
+pub enum Transformation {
     /// Removes the last segment of a thread.
     RemoveLast,
     /// Moves up a thread's next segment as a whole.
@@ -19,7 +19,7 @@ pub enum Operation {
     Search,
 }
 
-impl Operation {
+impl Transformation {
     /// All operations.
     pub const ALL: [Self; 6] = [
         Self::RemoveLast,
@@ -44,7 +44,7 @@ impl Operation {
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for Transformation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -52,27 +52,27 @@ impl fmt::Display for Operation {
 
 /// The work done and its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct SimplificationStats {
     /// The number of runs.
     pub executions: u64,
     /// The number of rounds over all operations.
     pub rounds: u64,
-    removed: [u64; Operation::ALL.len()],
+    removed: [u64; Transformation::ALL.len()],
 }
 
-impl Tally {
-    /// Returns the number of context switches that an operation removed.
+impl SimplificationStats {
+    /// Returns the number of context switches that a transformation removed.
     #[must_use]
-    pub const fn removed_by(&self, operation: Operation) -> u64 {
-        self.removed[operation as usize]
+    pub const fn removed_by(&self, transformation: Transformation) -> u64 {
+        self.removed[transformation as usize]
     }
 
-    /// Returns the tally of a single operation without runs.
+    /// Returns the statistics of a single transformation without runs.
     #[must_use]
-    pub fn of(operation: Operation, before: u64, after: u64) -> Self {
-        let mut tally = Self::default();
-        tally.credit(operation, before, after);
-        tally
+    pub fn of(transformation: Transformation, before: u64, after: u64) -> Self {
+        let mut stats = Self::default();
+        stats.credit(transformation, before, after);
+        stats
     }
 
     /// Adds the runs of other work whose result is not used.
@@ -86,7 +86,7 @@ impl Tally {
         self.removed = other.removed;
     }
 
-    pub(crate) fn credit(&mut self, operation: Operation, before: u64, after: u64) {
-        self.removed[operation as usize] += before.saturating_sub(after);
+    pub(crate) fn credit(&mut self, transformation: Transformation, before: u64, after: u64) {
+        self.removed[transformation as usize] += before.saturating_sub(after);
     }
 }

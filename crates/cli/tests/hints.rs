@@ -42,7 +42,10 @@ fn search_begins_at_the_checkpoint() {
     for strategy in STRATEGIES {
         search(0, strategy);
     }
-    place.expect_output(0, "./prog", &[]);
+    // Natively the hint does nothing, and the race before the checkpoint may show.
+    let native = place.command("./prog", &[]).output().expect("the program runs");
+    let lost_update = String::from_utf8_lossy(&native.stderr).contains("atomic_load(&counter) == 4");
+    assert!(native.status.success() || lost_update, "{native:?}");
     place.changed("hint_checkpoint.c", &[("UNSNARL_CHECKPOINT();", "")], &[UNSNARL, "cc"]);
     search(100, "portfolio");
 }

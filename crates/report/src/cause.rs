@@ -138,10 +138,15 @@ impl CauseWriter<'_> {
             let awaited = describe::wait(self.trace, &self.objects, wait);
             let by: Vec<String> =
                 wait.holders.iter().map(|&holder| describe::id(self.trace, holder)).collect();
-            let by = if by.is_empty() || wait.op == Op::Join {
-                String::new()
-            } else {
-                format!(", held by thread {}", by.join(", "))
+            let by = match wait.op {
+                _ if by.is_empty() => String::new(),
+                Op::Join => String::new(),
+                // A condition variable is not held, but its mutex is.
+                Op::CondWake if wait.holders == [wait.thread] => {
+                    ", and still holds its mutex, which it locked more than once".to_owned()
+                }
+                Op::CondWake => format!(", whose mutex thread {} holds", by.join(", ")),
+                _ => format!(", held by thread {}", by.join(", ")),
             };
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();

@@ -103,7 +103,9 @@ fn mutex(op: &MutexOp, step: &Step, name: &str, on: &dyn Fn() -> String) -> Word
     WithoutResult(match *op {
         MutexOp::Init { .. } => format!("init {}", on()),
         MutexOp::Destroy { .. } => format!("destroy {}", on()),
-        MutexOp::Lock { attempt: true, .. } if failed => return Complete(format!("{name} {}: busy", on())),
+        MutexOp::Lock { attempt: true, .. } if failed => {
+            return Complete(format!("{name} {}: not acquired", on()));
+        }
         MutexOp::Lock { depth: depth @ 2.., attempt: false, .. } if !failed => {
             format!("{name} {} (depth {depth})", on())
         }
@@ -119,7 +121,7 @@ fn rwlock(op: &RwLockOp, step: &Step, name: &str, on: &dyn Fn() -> String) -> Wo
         RwLockOp::Init { .. } => format!("init {}", on()),
         RwLockOp::Destroy { .. } => format!("destroy {}", on()),
         RwLockOp::Lock { attempt: true, .. } if step.result == OpResult::Failed => {
-            return Complete(format!("{name} {}: busy", on()));
+            return Complete(format!("{name} {}: not acquired", on()));
         }
         RwLockOp::Lock { .. } => format!("{name} {}", on()),
         RwLockOp::Unlock { .. } => format!("unlock {}", on()),
@@ -137,9 +139,10 @@ fn cond(
     WithoutResult(match *op {
         CondOp::Init { .. } => format!("init {}", on()),
         CondOp::Destroy { .. } => format!("destroy {}", on()),
-        CondOp::Wait { mutex, .. } => match objects.lock(mutex) {
-            Some(mutex) => format!("{name} {}, releases {mutex}", on()),
-            None => format!("{name} {}", on()),
+        CondOp::Wait { mutex, remaining, .. } => match (objects.lock(mutex), remaining) {
+            (Some(mutex), 0) => format!("{name} {}, releases {mutex}", on()),
+            (Some(mutex), depth) => format!("{name} {}, keeps {mutex} (depth {depth} left)", on()),
+            (None, _) => format!("{name} {}", on()),
         },
         CondOp::Wake { .. } => format!("{name} {}{}", on(), woken_by(trace, step.operation.waker())),
         CondOp::Signal { woken, broadcast, .. } => match (woken, broadcast) {

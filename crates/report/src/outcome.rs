@@ -301,7 +301,8 @@ impl OutcomeWriter<'_> {
                     let ended = if self.has_ended(holder) { ", which has ended," } else { "" };
                     let since = taken_at(self.trace, wait, holder).and_then(&mut at);
                     let since = since.map(|site| format!(" since {site}")).unwrap_or_default();
-                    format!("held by {holder_name}{ended}{since}")
+                    let what = if wait.op == Op::CondWake { "its mutex is held" } else { "held" };
+                    format!("{what} by {holder_name}{ended}{since}")
                 };
                 wait.holders.iter().map(held).collect()
             }

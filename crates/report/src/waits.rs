@@ -1,10 +1,12 @@
 //! Waits at the end of a run, with details from the stacks and earlier events.
 
-use crate::{Names, stack::Stack};
-use unsnarl_model::{Event, ObjectKind, Site, ThreadIx, Trace, Wait};
-use unsnarl_semantics::{
-    AccessKind, CondOp, FutexOp, MemoryOp, MutexOp, OnceOp, Operation, RwLockOp, succeeded,
+use crate::{
+    Names,
+    facts::{HoldInterval, holds},
+    stack::Stack,
 };
+use unsnarl_model::{Event, ObjectKind, Site, ThreadIx, Trace, Wait};
+use unsnarl_semantics::{AccessKind, CondOp, FutexOp, MemoryOp, OnceOp, Operation};
 use unsnarl_symbols::Frame;
 
 /// A blocked thread.
@@ -58,18 +60,19 @@ pub(crate) fn is_in_cycle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
     false
 }
 
-/// Returns where the thread last acquired the lock, or began the routine, that another one waits for.
+/// Returns where the thread acquired the lock, or began the routine, that another one waits for.
 pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<Site> {
-    matches!(wait.op.object_kind(), Some(ObjectKind::Lock | ObjectKind::RwLock | ObjectKind::Once))
-        .then_some(())?;
-    let takes = |event: &Event| match Operation::decode(event) {
-        Operation::Mutex(MutexOp::Lock { lock, .. }) | Operation::RwLock(RwLockOp::Lock { lock, .. }) => {
-            lock == wait.addr && succeeded(event)
+    let event = match wait.op.object_kind()? {
+        ObjectKind::Lock | ObjectKind::RwLock => {
+            let own = |hold: &HoldInterval| hold.thread == holder && hold.lock == wait.addr;
+            &trace.events[holds(&trace.events).into_iter().rfind(own)?.first]
         }
-        Operation::Once(OnceOp::Begin { once }) => once == wait.addr,
-        _ => false,
+        ObjectKind::Once => last(trace, |event| {
+            let begins = matches!(Operation::decode(event), Operation::Once(OnceOp::Begin { once }) if once == wait.addr);
+            event.thread == holder && begins
+        })?,
+        _ => return None,
     };
-    let event = last(trace, |event| event.thread == holder && takes(event))?;
     Some(trace.user_site(event))
 }
 

@@ -131,7 +131,12 @@ impl MutexOp {
             Self::Init { lock } => machine.locks.reset(lock, emit),
             Self::Lock { lock, attempt, depth } => {
                 let depth = Some(depth);
-                let request = LockRequest { lock, mode: LockMode::Exclusive, attempt, depth };
+                let request = LockRequest {
+                    lock,
+                    mode: LockMode::Exclusive,
+                    attempt: attempt || step.bounded(),
+                    depth,
+                };
                 if step.succeeded() {
                     return machine.locks.acquire(step, request, emit);
                 }

@@ -144,7 +144,7 @@ impl RwLockOp {
         match *self {
             Self::Init { lock } => machine.locks.reset(lock, emit),
             Self::Lock { lock, mode, attempt } => {
-                let request = LockRequest { lock, mode, attempt, depth: None };
+                let request = LockRequest { lock, mode, attempt: attempt || step.bounded(), depth: None };
                 if step.succeeded() {
                     return machine.locks.acquire(step, request, emit);
                 }

@@ -30,7 +30,7 @@ pub enum LockChange {
         lock: u64,
         /// The mode in which it is held.
         mode: LockMode,
-        /// True if the thread would not have waited for it.
+        /// True if the thread would not have waited for it, or only until a deadline.
         attempt: bool,
     },
     /// A thread no longer holds the lock.
@@ -54,7 +54,7 @@ pub enum LockChange {
 pub(crate) struct LockRequest {
     pub(crate) lock: u64,
     pub(crate) mode: LockMode,
-    /// True if the thread does not wait.
+    /// True if the thread does not wait, or only until a deadline.
     pub(crate) attempt: bool,
     /// The recursion depth afterwards; `None` if it is one more than before.
     pub(crate) depth: Option<u64>,

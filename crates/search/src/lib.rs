@@ -60,7 +60,7 @@ pub trait Strategy: std::fmt::Debug {
 /// The reason why a search cannot claim to have covered all schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteReason {
-    /// There were this many threads, more than can be distinguished ([`Choice::THREADS`]): the search
+    /// There were this many threads, more than can be distinguished ([`EnabledThreads::THREADS`]): the search
     /// stopped.
     Threads(usize),
     /// Runs were cut off early.

@@ -64,4 +64,4 @@ pub use semaphore::SemaphoreOp;
 pub use signal::SignalOp;
 pub use step::{Operation, Step};
 pub use thread::{ThreadNumber, ThreadOp};
-pub use touch::{AccessMode, SharedObject, Touch, touches};
+pub use touch::{AccessMode, SharedObject, Touch, depend, touches};

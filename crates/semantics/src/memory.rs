@@ -103,13 +103,6 @@ impl Access {
     pub const fn is_atomic(&self) -> bool {
         !matches!(self.kind, AccessKind::Read | AccessKind::Write)
     }
-
-    /// Returns whether the order of the two accesses matters, if they are by different threads.
-    #[must_use]
-    #[inline]
-    pub const fn conflicts(&self, other: &Self) -> bool {
-        (self.writes || other.writes) && self.range.overlaps(other.range)
-    }
 }
 
 impl MemoryOp {

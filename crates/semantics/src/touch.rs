@@ -142,3 +142,22 @@ pub fn touches(step: &Step, mut emit: impl FnMut(Touch)) {
         emit(Touch::writes(SharedObject::Time));
     }
 }
+
+/// Returns whether the order of two operations of different threads matters, given their touches.
+#[must_use]
+pub fn depend(a: (ThreadIx, &[Touch]), b: (ThreadIx, &[Touch])) -> bool {
+    let keeps_place = |touches: &[Touch], other: ThreadIx| {
+        touches.iter().any(|touch| match *touch {
+            Touch::Fence => true,
+            Touch::After(thread) | Touch::Before(thread) | Touch::Pin(thread) => thread == other,
+            _ => false,
+        })
+    };
+    let one_writes = |how, too| how == AccessMode::Writes || too == AccessMode::Writes;
+    let conflict = |a: &Touch, b: &Touch| match (*a, *b) {
+        (Touch::SharedObject(a, how), Touch::SharedObject(b, too)) => a == b && one_writes(how, too),
+        (Touch::Bytes(a, how), Touch::Bytes(b, too)) => a.overlaps(b) && one_writes(how, too),
+        _ => false,
+    };
+    keeps_place(a.1, b.0) || keeps_place(b.1, a.0) || a.1.iter().any(|a| b.1.iter().any(|b| conflict(a, b)))
+}

@@ -66,20 +66,10 @@ fn mark(events: &[Event], candidates: &[usize], most: usize) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unsnarl_model::{Flags, Op, Order, SiteIx};
+    use unsnarl_model::Op;
 
     fn events(threads: impl IntoIterator<Item = u16>) -> Vec<Event> {
-        let event = |thread| Event {
-            thread: ThreadIx(thread),
-            op: Op::Yield,
-            flags: Flags::NONE,
-            order: Order::Relaxed,
-            site: SiteIx(0),
-            context: 0,
-            size: 0,
-            addr: 0,
-            value: 0,
-        };
+        let event = |thread| Event::new(ThreadIx(thread), Op::Yield);
         threads.into_iter().map(event).collect()
     }
 

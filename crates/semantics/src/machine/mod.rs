@@ -244,12 +244,6 @@ impl Machine {
         self.semaphores.takers().iter().map(|(&semaphore, &thread)| (semaphore, thread))
     }
 
-    /// Returns the count of a semaphore, if it is known.
-    #[must_use]
-    pub fn count(&self, semaphore: u64) -> Option<u64> {
-        self.semaphores.count(semaphore)
-    }
-
     /// Returns whether the thread's last event was executed.
     #[must_use]
     pub fn has_ended(&self, thread: ThreadIx) -> bool {

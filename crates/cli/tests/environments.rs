@@ -842,8 +842,10 @@ fn a_program_finds_the_unlimited_stack_that_it_has_without_us() {
         }
     };
     let Some(native) = output("./stacks", &[]) else { return };
+    let (status, errors) = (native.status, String::from_utf8_lossy(&native.stderr).into_owned());
     let native = String::from_utf8_lossy(&native.stdout).into_owned();
-    assert!(native.contains("soft ffffffffffffffff hard ffffffffffffffff thread 200000\ndeep "), "{native}");
+    let limits = "soft ffffffffffffffff hard ffffffffffffffff thread 200000\ndeep ";
+    assert!(native.contains(limits), "{status}: {native}{errors}");
     let controlled = output("env", &[UNSNARL, "record", "--", "./stacks"]).expect("as before");
     assert_eq!(String::from_utf8_lossy(&controlled.stdout), native, "{}", common::printed(&controlled));
     // The race detector watches the stack and the mappings at their actual addresses.

@@ -140,6 +140,32 @@ proptest! {
 }
 
 #[test]
+fn batch_does_not_repeat_a_known_run() {
+    use toy::{
+        Ins::{Create, Join, Lock, Read, SemWait, Unlock, Write},
+        Program,
+    };
+    let program = Program {
+        threads: vec![
+            vec![Create(1), Create(2), Create(3), Read(0), Write(1, 0), Read(0), Join(1), Join(2), Join(3)],
+            vec![Lock(0), Lock(1), Unlock(1), Unlock(0)],
+            vec![SemWait(0), Lock(1), Lock(0), Unlock(0), Unlock(1)],
+            vec![Lock(1), Read(1), Read(2), Unlock(1)],
+        ],
+        count: 1,
+        barrier: 2,
+        ..Program::default()
+    };
+    let start = failing(&program, 1_221_830_658..1_221_830_678).expect("a deadlock");
+    let runs = |batch| {
+        let options = SimplifyOptions { batch, ..SimplifyOptions::default() };
+        let mut runner = Eager { runner: InMemory::new(&program) };
+        combined::simplify(&start, &mut runner, &options, &mut |_| {}).stats.executions
+    };
+    assert_eq!(runs(3), runs(1));
+}
+
+#[test]
 fn combined_needs_fewer_runs_than_tinertia() {
     // The programs are the same in every run of this test; the figures are sums over all of them.
     let (mut runs, mut tinertia_runs, mut cost, mut tinertia_cost) = (0, 0, (0, 0), (0, 0));

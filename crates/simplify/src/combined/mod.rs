@@ -354,7 +354,8 @@ impl<R: Runner> Simplifier<'_, R> {
         let plan_of = |candidate: &Candidate| relaxed_plan(&base, &candidate.order, &candidate.run_on);
         let mut at = 0;
         while at < candidates.len() && self.runs_left() > 0 {
-            // Candidates that are certainly no improvement need no run.
+            // Candidates that are certainly no improvement need no run. Within a batch that is decided when the
+            // runs before have their results, as it would be without batches.
             let mut batch: Vec<(usize, Plan)> = Vec::new();
             let most = self.options.batch.max(1).min(self.runs_left());
             let mut next = at;
@@ -364,6 +365,10 @@ impl<R: Runner> Simplifier<'_, R> {
                 if batch.is_empty() && self.is_known_useless(&plan) {
                     self.mark_tried(&candidates[next], prints[next]);
                     at = next + 1;
+                } else if !batch.is_empty()
+                    && (self.runner.get(&plan).is_some() || batch.iter().any(|(_, other)| *other == plan))
+                {
+                    break;
                 } else {
                     batch.push((next, plan));
                 }

@@ -310,6 +310,12 @@ T0|join(T1)|4
     );
 }
 
+#[test]
+fn release_after_join_is_exported() {
+    let text = "T0|acq(5)|1\nT1|join(T0)|2\nT0|rel(5)|3\n";
+    assert_eq!(written_with_names(&read(text)), text);
+}
+
 proptest! {
     #[test]
     fn exported_trace_imports_unchanged(trace in arbitrary::trace()) {

@@ -132,7 +132,7 @@ impl Machine {
         let _ = self.apply(&self.decode(event));
     }
 
-    /// Executes an operation and emits the changes of locks.
+    /// Executes an operation and emits the changes of locks. What a thread does after it was joined has its effect too.
     ///
     /// # Errors
     /// Returns an error if it cannot have happened now.
@@ -142,23 +142,38 @@ impl Machine {
         emit: &mut impl FnMut(LockChange),
     ) -> Result<(), Contradiction> {
         self.events += 1;
-        self.threads.run(step)?;
-        match &step.operation {
-            Operation::Memory(MemoryOp::Free(block)) => self.locks.free(*block, emit),
+        let alive = self.threads.run(step);
+        let executed = match &step.operation {
+            Operation::Memory(MemoryOp::Free(block)) => {
+                self.locks.free(*block, emit);
+                Ok(())
+            }
             Operation::Memory(_)
             | Operation::Scheduling(_)
             | Operation::Descriptor(_)
-            | Operation::Signal(_) => {}
-            Operation::Mutex(op) => return op.apply(step, self, emit),
-            Operation::RwLock(op) => return op.apply(step, self, emit),
-            Operation::Cond(op) => return op.apply(step, self, emit),
-            Operation::Thread(op) => return op.apply(step, self, emit),
-            Operation::Semaphore(op) => op.apply(step, self),
-            Operation::Barrier(op) => op.apply(step, self),
-            Operation::Once(op) => op.apply(step, self),
-            Operation::Futex(op) => op.apply(step, self),
-        }
-        Ok(())
+            | Operation::Signal(_) => Ok(()),
+            Operation::Mutex(op) => op.apply(step, self, emit),
+            Operation::RwLock(op) => op.apply(step, self, emit),
+            Operation::Cond(op) => op.apply(step, self, emit),
+            Operation::Thread(op) => op.apply(step, self, emit),
+            Operation::Semaphore(op) => {
+                op.apply(step, self);
+                Ok(())
+            }
+            Operation::Barrier(op) => {
+                op.apply(step, self);
+                Ok(())
+            }
+            Operation::Once(op) => {
+                op.apply(step, self);
+                Ok(())
+            }
+            Operation::Futex(op) => {
+                op.apply(step, self);
+                Ok(())
+            }
+        };
+        alive.and(executed)
     }
 
     /// Returns whether the operation could be executed next, with any result. One that does not wait without limit

@@ -13,7 +13,7 @@ use unsnarl_race::Access;
 use unsnarl_sched::Rng;
 
 /// True while plain accesses are observed.
-static ON: AtomicBool = AtomicBool::new(false);
+static OBSERVING: AtomicBool = AtomicBool::new(false);
 /// True if the plan asks to observe them at all.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The plan's point set, by number.
@@ -31,14 +31,14 @@ pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool
 }
 
 /// Observes accesses only while several threads are alive.
-pub(crate) fn several_threads(several: bool) {
-    ON.store(several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
+pub(crate) fn set_several_threads(several: bool) {
+    OBSERVING.store(several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Returns whether accesses are observed now.
 #[inline]
-pub(crate) fn are_observed() -> bool {
-    ON.load(Ordering::Relaxed)
+pub(crate) fn is_observing() -> bool {
+    OBSERVING.load(Ordering::Relaxed)
 }
 
 impl Runtime {
@@ -67,7 +67,7 @@ impl Runtime {
 
 /// Handles a plain access: a schedule point, or only input to the race detector.
 #[inline]
-fn plain(op: Op, addr: usize, size: u64, pc: u64) {
+fn plain_access(op: Op, addr: usize, size: u64, pc: u64) {
     let Some(runtime) = Runtime::enter() else { return };
     let is_point = runtime.is_point(pc);
     if is_point {
@@ -79,7 +79,7 @@ fn plain(op: Op, addr: usize, size: u64, pc: u64) {
     runtime.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
     if is_point {
         // SAFETY: the program is about to access these bytes itself.
-        let value = unsafe { peek(addr, size) };
+        let value = unsafe { value_at(addr, size) };
         let flags = if own_stack { Flags::OWN_STACK } else { Flags::NONE };
         runtime.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
     }
@@ -87,7 +87,7 @@ fn plain(op: Op, addr: usize, size: u64, pc: u64) {
 
 /// Reads up to eight bytes at an address.
 #[inline]
-pub(crate) unsafe fn peek(addr: usize, size: u64) -> u64 {
+pub(crate) unsafe fn value_at(addr: usize, size: u64) -> u64 {
     // SAFETY: the caller's contract; unaligned reads are fine.
     unsafe {
         match size {
@@ -103,16 +103,16 @@ pub(crate) unsafe fn peek(addr: usize, size: u64) -> u64 {
 }
 
 extern "C-unwind" fn read<const SIZE: u64>(addr: usize, pc: u64) {
-    plain(Op::Read, addr, SIZE, pc);
+    plain_access(Op::Read, addr, SIZE, pc);
 }
 
 extern "C-unwind" fn write<const SIZE: u64>(addr: usize, pc: u64) {
-    plain(Op::Write, addr, SIZE, pc);
+    plain_access(Op::Write, addr, SIZE, pc);
 }
 
 extern "C-unwind" fn read_write<const SIZE: u64>(addr: usize, pc: u64) {
-    plain(Op::Read, addr, SIZE, pc);
-    plain(Op::Write, addr, SIZE, pc);
+    plain_access(Op::Read, addr, SIZE, pc);
+    plain_access(Op::Write, addr, SIZE, pc);
 }
 
 extern "C-unwind" fn read_range(addr: usize, size: usize, pc: u64) {
@@ -125,14 +125,14 @@ extern "C-unwind" fn write_range(addr: usize, size: usize, pc: u64) {
 
 /// Handles an access to many bytes, also for `memcpy` and similar functions.
 pub(crate) fn range(op: Op, addr: usize, size: usize, pc: u64) {
-    if size > 0 && ON.load(Ordering::Relaxed) {
-        plain(op, addr, size as u64, pc);
+    if size > 0 && OBSERVING.load(Ordering::Relaxed) {
+        plain_access(op, addr, size as u64, pc);
     }
 }
 
 /// Defines entry points of plain accesses: the exported names and the handler, which gets the return address
 /// in the next free argument register.
-macro_rules! entries {
+macro_rules! plain_entries {
     ($($register:literal $handler:path: $($name:ident)*;)*) => {
         $($(
             #[unsafe(naked)]
@@ -145,7 +145,7 @@ macro_rules! entries {
                     "2:",
                     concat!("mov ", $register, ", [rsp]"),
                     "jmp {handler}",
-                    on = sym ON,
+                    on = sym OBSERVING,
                     handler = sym $handler,
                 )
             }
@@ -153,7 +153,7 @@ macro_rules! entries {
     };
 }
 
-entries! {
+plain_entries! {
     "rsi" read::<1>: __tsan_read1 __tsan_volatile_read1;
     "rsi" read::<2>: __tsan_read2 __tsan_unaligned_read2 __tsan_volatile_read2 __tsan_unaligned_volatile_read2;
     "rsi" read::<4>: __tsan_read4 __tsan_unaligned_read4 __tsan_volatile_read4 __tsan_unaligned_volatile_read4;
@@ -175,12 +175,12 @@ entries! {
 }
 
 extern "C-unwind" fn write_pointer(addr: usize, _new: usize, pc: u64) {
-    plain(Op::Write, addr, 8, pc);
+    plain_access(Op::Write, addr, 8, pc);
 }
 
 /// Entry points that do nothing: call stacks come from unwinding, and the operations that the annotations
 /// describe to TSan are modelled.
-macro_rules! nothing {
+macro_rules! no_ops {
     ($($name:ident)*) => {
         $(
             #[unsafe(naked)]
@@ -192,7 +192,7 @@ macro_rules! nothing {
     };
 }
 
-nothing! {
+no_ops! {
     __tsan_init __tsan_func_entry __tsan_func_exit __tsan_ignore_thread_begin __tsan_ignore_thread_end
     __tsan_acquire __tsan_release __tsan_mutex_create __tsan_mutex_destroy __tsan_mutex_pre_lock
     __tsan_mutex_post_lock __tsan_mutex_pre_unlock __tsan_mutex_post_unlock __tsan_mutex_pre_signal

@@ -1,6 +1,6 @@
 //! Atomic operations of instrumented code. Each is a schedule point and performs the operation.
 
-use crate::{access::peek, state::Runtime};
+use crate::{access::value_at, state::Runtime};
 use core::{
     arch::naked_asm,
     sync::atomic::{
@@ -27,10 +27,10 @@ fn atomic<T>(op: Op, access: (usize, u64, i32), pc: u64, perform: impl FnOnce() 
     let (addr, size, order) = access;
     runtime.turn(op, addr, pc);
     // SAFETY: the bytes of the variable; none for a fence.
-    let before = unsafe { peek(addr, size) };
+    let before = unsafe { value_at(addr, size) };
     let (result, value, failed) = perform();
     // SAFETY: as above.
-    let after = unsafe { peek(addr, size) };
+    let after = unsafe { value_at(addr, size) };
     runtime.state.unchanged = size <= 8 && before == after;
     let foreign = size > 0 && runtime.state.atomic_values.operate(addr, before, after);
     let failed = if failed { Flags::FAILED } else { Flags::NONE };
@@ -286,7 +286,7 @@ unsafe extern "C-unwind" fn cas128(
 
 /// `(place, expected, value, order, failed)` uses rdi, rsi, rdx+rcx, r8, r9: the return address is passed on
 /// the stack as the seventh word.
-macro_rules! wide_exchange {
+macro_rules! wide_compare_exchange {
     ($($name:literal)*) => {
         $(const _: () = {
             #[unsafe(naked)]
@@ -307,7 +307,7 @@ macro_rules! wide_exchange {
         };)*
     };
 }
-wide_exchange!("strong" "weak");
+wide_compare_exchange!("strong" "weak");
 
 unsafe extern "C-unwind" fn thread_fence(order: i32, pc: u64) {
     atomic(Op::Fence, (0, 0, order), pc, || {

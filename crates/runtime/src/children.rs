@@ -20,17 +20,17 @@ struct Table(UnsafeCell<Vec<i32>>);
 // SAFETY: only the running thread reaches it.
 unsafe impl Sync for Table {}
 
-static STARTED: Table = Table(UnsafeCell::new(Vec::new()));
+static KERNEL_IDS: Table = Table(UnsafeCell::new(Vec::new()));
 
-fn started() -> &'static mut Vec<i32> {
+fn kernel_ids() -> &'static mut Vec<i32> {
     // SAFETY: only the running thread gets here, and no caller keeps the reference.
-    unsafe { &mut *STARTED.0.get() }
+    unsafe { &mut *KERNEL_IDS.0.get() }
 }
 
 /// Adds a child with this kernel id; returns its virtual id.
 pub(crate) fn add(process: i32) -> i32 {
-    started().push(process);
-    FIRST + started().len() as i32 - 1
+    kernel_ids().push(process);
+    FIRST + kernel_ids().len() as i32 - 1
 }
 
 /// Turns this process into the child that the next [`add`] would register, and gives up control.
@@ -43,28 +43,28 @@ pub(crate) fn become_child() {
 
 /// Makes forked children uncontrolled before the program's own fork handlers run in them, however they were
 /// forked.
-pub(crate) fn expect() {
+pub(crate) fn install_fork_handler() {
     // SAFETY: a handler with the required signature.
-    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
 }
 
-unsafe extern "C" fn forked() {
+unsafe extern "C" fn after_fork_in_child() {
     become_child();
 }
 
 /// Waits until the children are idle: then their output and exits do not depend on their speed. The waiting
 /// per run is limited, for children that are always busy.
 pub(crate) fn settle() {
-    static LEFT: AtomicU32 = AtomicU32::new(20_000);
+    static CHECKS_LEFT: AtomicU32 = AtomicU32::new(20_000);
     let mut asleep = 0;
-    while asleep < LOOKS && started().iter().any(|&process| process > 0) {
-        if started().iter().any(|&process| process > 0 && is_busy(process, DEPTH)) {
+    while asleep < IDLE_CHECKS && kernel_ids().iter().any(|&process| process > 0) {
+        if kernel_ids().iter().any(|&process| process > 0 && is_busy(process, MAX_GENERATIONS)) {
             asleep = 0;
-            let left = LEFT.load(Ordering::Relaxed);
+            let left = CHECKS_LEFT.load(Ordering::Relaxed);
             if left == 0 {
                 return;
             }
-            LEFT.store(left - 1, Ordering::Relaxed);
+            CHECKS_LEFT.store(left - 1, Ordering::Relaxed);
         } else {
             asleep += 1;
         }
@@ -73,18 +73,18 @@ pub(crate) fn settle() {
 }
 
 fn sleep_briefly() {
-    let time = crate::clock::timespec(NAP);
+    let time = crate::clock::timespec(CHECK_INTERVAL);
     // SAFETY: only sleeps.
     unsafe { sys::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// The number of consecutive checks after which sleeping processes count as idle: one may wake another
 /// between two checks.
-pub(crate) const LOOKS: u32 = 3;
+pub(crate) const IDLE_CHECKS: u32 = 3;
 
 /// Returns the virtual id of a process.
 pub(crate) fn to_virtual(process: i32) -> i32 {
-    match started().iter().rposition(|&started| started == process) {
+    match kernel_ids().iter().rposition(|&started| started == process) {
         Some(at) if process > 0 => FIRST + at as i32,
         _ => process,
     }
@@ -93,7 +93,7 @@ pub(crate) fn to_virtual(process: i32) -> i32 {
 /// Returns the kernel's id of a process.
 pub(crate) fn to_real(number: i32) -> i32 {
     let at = usize::try_from(number.wrapping_sub(FIRST)).unwrap_or(usize::MAX);
-    match started().get(at) {
+    match kernel_ids().get(at) {
         // For a child that is gone, an id that no process has.
         Some(&process) if process > 0 => process,
         _ => number,
@@ -105,9 +105,9 @@ pub(crate) fn forget_ended(process: i32) {
     stack::run_isolated(|| {
         let child = Children { kind: libc::P_PID, id: process, options: libc::WEXITED };
         if child.query(libc::WNOHANG).is_none()
-            && let Some(at) = started().iter().rposition(|&started| started == process)
+            && let Some(at) = kernel_ids().iter().rposition(|&started| started == process)
         {
-            started()[at] = 0;
+            kernel_ids()[at] = 0;
         }
     });
 }
@@ -149,35 +149,35 @@ impl Children {
     }
 
     /// Waits until one has changed state, as long as the children seem busy: gives up when they and their
-    /// descendants were asleep in `most` consecutive checks. They may be waiting for other threads of this
+    /// descendants were asleep in `max_checks` consecutive checks. They may be waiting for other threads of this
     /// program.
-    pub(crate) fn wait_while_busy(self, most: u32) {
+    pub(crate) fn wait_while_busy(self, max_checks: u32) {
         stack::run_isolated(|| {
             let mut asleep = 0;
-            while asleep < most && !self.has_ended_child() {
-                asleep = if self.are_busy() { 0 } else { asleep + 1 };
+            while asleep < max_checks && !self.has_ended_child() {
+                asleep = if self.has_busy_child() { 0 } else { asleep + 1 };
                 sleep_briefly();
             }
         });
     }
 
-    fn are_busy(self) -> bool {
-        let busy = |&process: &i32| process > 0 && is_busy(process, DEPTH);
+    fn has_busy_child(self) -> bool {
+        let busy = |&process: &i32| process > 0 && is_busy(process, MAX_GENERATIONS);
         match self.kind {
             libc::P_PID => busy(&self.id),
-            _ => started().iter().any(busy),
+            _ => kernel_ids().iter().any(busy),
         }
     }
 }
 
 /// The time between two checks, in nanoseconds.
-const NAP: u64 = 200_000;
+const CHECK_INTERVAL: u64 = 200_000;
 /// The number of generations of processes that are checked.
-const DEPTH: u32 = 6;
+const MAX_GENERATIONS: u32 = 6;
 
 /// Returns whether a process or one of its descendants runs or is about to.
 fn is_busy(process: i32, depth: u32) -> bool {
-    each_task(process, &mut |task| {
+    any_task(process, &mut |task| {
         let mut room = [0u8; 512];
         // The state follows the name, which may contain anything.
         let stat = read(format_args!("/proc/{process}/task/{task}/stat\0"), &mut room);
@@ -186,13 +186,13 @@ fn is_busy(process: i32, depth: u32) -> bool {
             return true;
         }
         let children = read(format_args!("/proc/{process}/task/{task}/children\0"), &mut room);
-        let mut children = children.split(|&byte| byte == b' ').filter_map(number);
+        let mut children = children.split(|&byte| byte == b' ').filter_map(parse_number);
         depth > 0 && children.any(|child| is_busy(child, depth - 1))
     })
 }
 
 /// Returns whether the predicate holds for one of a process's threads.
-fn each_task(process: i32, question: &mut dyn FnMut(i32) -> bool) -> bool {
+fn any_task(process: i32, predicate: &mut dyn FnMut(i32) -> bool) -> bool {
     let Some(directory) = path(format_args!("/proc/{process}/task\0")).and_then(|path| OpenFile::new(&path))
     else {
         return false;
@@ -203,7 +203,7 @@ fn each_task(process: i32, question: &mut dyn FnMut(i32) -> bool) -> bool {
         // An entry: inode and position (8 bytes each), its length (2), kind (1), name.
         while entries.len() > 19 {
             let len = usize::from(u16::from_le_bytes([entries[16], entries[17]]));
-            if number(until_zero(&entries[19..len])).is_some_and(&mut *question) {
+            if parse_number(until_zero(&entries[19..len])).is_some_and(&mut *predicate) {
                 return true;
             }
             entries = &entries[len..];
@@ -212,7 +212,7 @@ fn each_task(process: i32, question: &mut dyn FnMut(i32) -> bool) -> bool {
     false
 }
 
-fn number(digits: &[u8]) -> Option<i32> {
+fn parse_number(digits: &[u8]) -> Option<i32> {
     let add = |number: i32, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + i32::from(digit - b'0'));
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
@@ -238,6 +238,6 @@ fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Returns whether this process has a child that may still act.
-pub(crate) fn are_there() -> bool {
+pub(crate) fn may_act() -> bool {
     stack::run_isolated(|| Children::ALL.query(libc::WNOHANG).is_some())
 }

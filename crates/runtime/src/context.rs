@@ -36,7 +36,7 @@ pub(crate) struct Context {
     /// The signal mask of a kernel thread when it passed the token on.
     mask: AtomicU64,
     /// The signals that its kernel mask has in addition to its own, see [`crate::handlers::mask_with_kept`].
-    lent: AtomicU64,
+    added_mask: AtomicU64,
 }
 
 /// The limit for the last steps of a thread in seconds; they take microseconds and are not scheduled.
@@ -46,8 +46,8 @@ impl Context {
     /// Creates the context of the existing thread.
     pub(crate) fn adopt(backend: ThreadBackend, thread_pointer: usize) -> Self {
         let (parked, token, dispatches) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-        let (mask, lent) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask, lent }
+        let (mask, added_mask) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask, added_mask }
     }
 
     /// Creates the context of a new thread, which calls [`Context::park`] when it starts.
@@ -68,12 +68,12 @@ impl Context {
         self.mask.store(mask, Ordering::Relaxed);
     }
 
-    pub(crate) fn lent(&self) -> u64 {
-        self.lent.load(Ordering::Relaxed)
+    pub(crate) fn added_mask(&self) -> u64 {
+        self.added_mask.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_lent(&self, signals: u64) {
-        self.lent.store(signals, Ordering::Relaxed);
+    pub(crate) fn set_added_mask(&self, signals: u64) {
+        self.added_mask.store(signals, Ordering::Relaxed);
     }
 
     /// Parks the new thread; returns at its first turn.
@@ -86,7 +86,7 @@ impl Context {
                 ThreadBackend::Fibers => fiber::park(self),
                 ThreadBackend::Kernel => {
                     token::park(self);
-                    debug::arrived();
+                    debug::stop_if_requested();
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Context {
                 ThreadBackend::Fibers => fiber::switch(self, to),
                 ThreadBackend::Kernel => {
                     token::pass(self, to);
-                    debug::arrived();
+                    debug::stop_if_requested();
                 }
             }
         }

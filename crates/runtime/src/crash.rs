@@ -30,19 +30,19 @@ pub(crate) const DEADLY: [i32; 7] =
 const STACK: usize = 64 << 10;
 
 /// The address of the shared signal stack; 0 before it exists.
-static SHARED: AtomicUsize = AtomicUsize::new(0);
+static SIGNAL_STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// True after `abort` was called.
 static ABORTING: AtomicBool = AtomicBool::new(false);
 
 /// Returns the signal stack registered with the kernel, which the runtime's own handlers use.
 pub(crate) fn stack() -> Range<usize> {
-    let start = SHARED.load(Ordering::Relaxed);
+    let start = SIGNAL_STACK.load(Ordering::Relaxed);
     start..start + STACK
 }
 
 /// Notes a call of `abort`: SIGABRT follows, and only a jump out of its handler prevents death.
-pub(crate) fn aborting() {
+pub(crate) fn note_abort() {
     ABORTING.store(true, Ordering::Relaxed);
 }
 
@@ -54,20 +54,20 @@ pub(crate) fn is_aborting() -> bool {
 /// Installs the handlers and their stack.
 pub(crate) fn install() {
     let Some(stack) = sys::map(STACK, false) else { return };
-    SHARED.store(stack, Ordering::Relaxed);
-    share_stack();
-    expect_time_is_up();
-    DEADLY.into_iter().for_each(handlers::watch);
+    SIGNAL_STACK.store(stack, Ordering::Relaxed);
+    use_signal_stack();
+    install_timeout_handler();
+    DEADLY.into_iter().for_each(handlers::take_over);
 }
 
 /// Installs the handler without the C library, which reserves this signal.
-fn expect_time_is_up() {
+fn install_timeout_handler() {
     /// The kernel's layout: handler, flags, return trampoline, mask.
     #[repr(C)]
     struct Action(usize, usize, usize, u64);
-    const RETURNS: i32 = 0x0400_0000;
-    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | RETURNS;
-    let handler = time_is_up as *const () as usize;
+    const SA_RESTORER: i32 = 0x0400_0000;
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | SA_RESTORER;
+    let handler = on_timeout as *const () as usize;
     // The handler does not return.
     let action = Action(handler, flags as usize, handler, 0);
     let args = [TIMEOUT_SIGNAL as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
@@ -76,7 +76,7 @@ fn expect_time_is_up() {
 }
 
 /// Makes the calling kernel thread handle signals on the shared stack: only the running thread gets any.
-pub(crate) fn share_stack() {
+pub(crate) fn use_signal_stack() {
     let Range { start, .. } = stack();
     let stack = libc::stack_t { ss_sp: start as *mut c_void, ss_flags: 0, ss_size: STACK };
     // SAFETY: the stack stays mapped.
@@ -89,7 +89,7 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
         runtime.log_unfinished();
         let state = &runtime.state;
         let header = state.log.header();
-        let registers = stack::of_thread(registers(context));
+        let registers = stack::registers_of_thread(registers(context));
         if header.end.kind == EndKind::Unknown || header.end.kind == EndKind::Exit {
             end::conclude(state, EndKind::Signal, "");
             if signal == libc::SIGABRT {
@@ -114,11 +114,11 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
     sys::exit(128 + signal)
 }
 
-unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+unsafe extern "C" fn on_timeout(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     if let Some(runtime) = Runtime::interrupted() {
         let state = &runtime.state;
-        crate::tracer::show_originals(context);
-        let registers = stack::of_thread(registers(context));
+        crate::tracer::restore_originals(context);
+        let registers = stack::registers_of_thread(registers(context));
         end::conclude(state, EndKind::Timeout, "");
         end::waits_for_environment(state);
         state.log.header().end.pc = registers[0];

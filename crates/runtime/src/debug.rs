@@ -135,12 +135,12 @@ pub(crate) fn begin(state: &State, control: *mut usize) {
         (*board).current = &raw const state.current;
         (*board).control = control;
     }
-    born(ThreadIx::MAIN, sys::thread() as u32);
+    thread_created(ThreadIx::MAIN, sys::thread() as u32);
     stop(DebugStop::Begin);
 }
 
 /// Notes a new thread with this kernel id.
-pub(crate) fn born(thread: ThreadIx, kernel_id: u32) {
+pub(crate) fn thread_created(thread: ThreadIx, kernel_id: u32) {
     // SAFETY: only the running thread writes the board.
     unsafe {
         (*board()).threads = thread.0 as u32 + 1;
@@ -149,13 +149,13 @@ pub(crate) fn born(thread: ThreadIx, kernel_id: u32) {
 }
 
 /// Notes that a thread has ended.
-pub(crate) fn ended(thread: ThreadIx) {
+pub(crate) fn thread_ended(thread: ThreadIx) {
     // SAFETY: only the running thread writes the board.
     unsafe { (*board()).kernel_ids[thread.index()] |= ENDED };
 }
 
 /// Notes that a thread is gone.
-pub(crate) fn reaped(thread: ThreadIx) {
+pub(crate) fn thread_reaped(thread: ThreadIx) {
     // SAFETY: only the running thread writes the board.
     unsafe { (*board()).kernel_ids[thread.index()] = 0 };
 }
@@ -185,12 +185,12 @@ pub(crate) fn picked(state: &State, pick: &Pick, could_go_on: bool) {
         };
     }
     if !switches {
-        arrived();
+        stop_if_requested();
     }
 }
 
 /// Stops if requested, when the running thread continues.
-pub(crate) fn arrived() {
+pub(crate) fn stop_if_requested() {
     // SAFETY: the running thread may read the board.
     let reason = unsafe { (*board()).reason };
     if reason != DebugStop::None {

@@ -118,7 +118,7 @@ impl Descriptors {
     }
 
     /// Adds a descriptor that reports signals; other processes may send them.
-    pub(crate) fn add_signals(&mut self, fd: i32) {
+    pub(crate) fn add_signal_descriptor(&mut self, fd: i32) {
         let descriptor = self.add(fd, ChannelKind::Other, Peer::Environment);
         let smallest_read = size_of::<libc::signalfd_siginfo>();
         self.set(fd, CachedKind::Blocks(Descriptor { smallest_read, ..descriptor }));
@@ -168,7 +168,7 @@ impl Descriptors {
     }
 
     /// Notes that a child inherits all descriptors.
-    pub(crate) fn inherited(&mut self) {
+    pub(crate) fn note_inherited_by_child(&mut self) {
         for known in &mut self.known {
             if let CachedKind::Blocks(Descriptor { peer: peer @ Peer::Own, .. }) = known {
                 *peer = Peer::Children;

@@ -5,7 +5,7 @@
 //! thread being waited for. So where such calls are possible, the kernel's *syscall user dispatch* makes
 //! every call from outside the runtime's code raise SIGSYS. A call that arrives here is either modelled, as
 //! if a hook had been called, or made on the program's behalf. This takes some microseconds for each call and
-//! is not enabled before it is needed ([`begin`]).
+//! is not enabled before it is needed ([`enable`]).
 //!
 //! A call arrives on the calling thread's stack, below the interrupted frame, so that the thread can wait
 //! there while others run. Forked and spawned processes are not affected: the kernel disables the dispatch
@@ -26,27 +26,27 @@ use core::{
 use unsnarl_model::Misuse;
 
 /// The selector that the kernel reads: whether a call from outside the runtime is dispatched or executed.
-static SELECTOR: AtomicU8 = AtomicU8::new(ALLOW);
-const ALLOW: u8 = 0;
+static SELECTOR: AtomicU8 = AtomicU8::new(EXECUTE);
+const EXECUTE: u8 = 0;
 const DISPATCH: u8 = 1;
 
-static BEGUN: AtomicBool = AtomicBool::new(false);
+static ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// SIGSYS in a signal mask.
-const OURS: u64 = 1 << (libc::SIGSYS - 1);
+const SIGSYS_SET: u64 = 1 << (libc::SIGSYS - 1);
 
 /// Enables the dispatch; returns false if the kernel does not support it (before Linux 5.11).
-pub(crate) fn begin() -> bool {
-    if BEGUN.load(Ordering::Relaxed) {
+pub(crate) fn enable() -> bool {
+    if ENABLED.load(Ordering::Relaxed) {
         return true;
     }
     if !dispatch() {
         return false;
     }
-    BEGUN.store(true, Ordering::Relaxed);
+    ENABLED.store(true, Ordering::Relaxed);
     // Neither masks nor handlers may block SIGSYS now.
-    (1..=64).for_each(handlers::watch_again);
-    let (how, ours) = (libc::SIG_UNBLOCK as usize, OURS);
+    (1..=64).for_each(handlers::refresh_action);
+    let (how, ours) = (libc::SIG_UNBLOCK as usize, SIGSYS_SET);
     // SAFETY: unblocks a signal that the runtime handles.
     unsafe {
         sys::call(libc::SYS_rt_sigprocmask, [how, &raw const ours as usize, 0, size_of::<u64>(), 0, 0])
@@ -56,21 +56,21 @@ pub(crate) fn begin() -> bool {
 }
 
 /// Returns whether the dispatch is enabled.
-pub(crate) fn has_begun() -> bool {
-    BEGUN.load(Ordering::Relaxed)
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Relaxed)
 }
 
 /// Enables the dispatch in a controlled fork as in its parent.
-pub(crate) fn begin_again() {
-    if BEGUN.load(Ordering::Relaxed) {
+pub(crate) fn enable_in_fork() {
+    if ENABLED.load(Ordering::Relaxed) {
         dispatch();
     }
 }
 
 /// Enables the dispatch for the running kernel thread if it has not been done: the kernel keeps this setting
 /// per thread.
-pub(crate) fn follow(dispatches: &AtomicBool) {
-    if BEGUN.load(Ordering::Relaxed) && !dispatches.swap(true, Ordering::Relaxed) {
+pub(crate) fn enable_for_kernel_thread(dispatches: &AtomicBool) {
+    if ENABLED.load(Ordering::Relaxed) && !dispatches.swap(true, Ordering::Relaxed) {
         dispatch();
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn follow(dispatches: &AtomicBool) {
 fn dispatch() -> bool {
     const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
     const ON: usize = 1;
-    let (start, size) = own_code();
+    let (start, size) = runtime_code();
     let arguments = [PR_SET_SYSCALL_USER_DISPATCH, ON, start, size, SELECTOR.as_ptr() as usize, 0];
     // SAFETY: the selector lives as long as the process.
     unsafe { sys::call(libc::SYS_prctl, arguments) == 0 }
@@ -87,7 +87,7 @@ fn dispatch() -> bool {
 impl State {
     /// Prepares for threads that wait inside a library.
     pub(crate) fn expect_waits_in_libraries(&self, pc: u64) {
-        if !begin() {
+        if !enable() {
             self.warn(Misuse::NotModelled, pc, 0, "waits inside libraries (no syscall user dispatch here)");
         }
     }
@@ -98,7 +98,7 @@ pub(crate) struct PauseGuard(u8);
 
 impl PauseGuard {
     pub(crate) fn new() -> Self {
-        Self(SELECTOR.swap(ALLOW, Ordering::Relaxed))
+        Self(SELECTOR.swap(EXECUTE, Ordering::Relaxed))
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct ResumeGuard(u8);
 
 impl ResumeGuard {
     pub(crate) fn new() -> Self {
-        let selector = if BEGUN.load(Ordering::Relaxed) { DISPATCH } else { ALLOW };
+        let selector = if ENABLED.load(Ordering::Relaxed) { DISPATCH } else { EXECUTE };
         Self(SELECTOR.swap(selector, Ordering::Relaxed))
     }
 }
@@ -126,24 +126,24 @@ impl Drop for ResumeGuard {
 
 /// Returns the mask to set in the kernel.
 pub(crate) fn mask(mask: u64) -> u64 {
-    if BEGUN.load(Ordering::Relaxed) { mask & !OURS } else { mask }
+    if ENABLED.load(Ordering::Relaxed) { mask & !SIGSYS_SET } else { mask }
 }
 
 /// Adapts an action for the kernel.
-pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
-    if !BEGUN.load(Ordering::Relaxed) {
+pub(crate) fn adapt_action(signal: i32, action: &mut libc::sigaction) {
+    if !ENABLED.load(Ordering::Relaxed) {
         return;
     }
     // SAFETY: a signal set and a valid number.
     unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSYS) };
     if signal == libc::SIGSYS {
-        action.sa_sigaction = entry as *const () as usize;
+        action.sa_sigaction = sigsys_entry as *const () as usize;
         action.sa_flags = (action.sa_flags | libc::SA_NODEFER) & !libc::SA_ONSTACK;
     }
 }
 
 /// Returns the start and size of the runtime's code: calls from there are never dispatched.
-fn own_code() -> (usize, usize) {
+fn runtime_code() -> (usize, usize) {
     unsafe extern "C" {
         static __ehdr_start: libc::Elf64_Ehdr;
     }
@@ -160,17 +160,17 @@ fn own_code() -> (usize, usize) {
 /// The handler of SIGSYS: a dispatched call or a plain signal. A dispatched one returns through the runtime's
 /// own sigreturn, because the C library's would be dispatched again.
 #[unsafe(naked)]
-unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+unsafe extern "C" fn sigsys_entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     naked_asm!(
         "cmp dword ptr [rsi + {code}], 2", // SYS_USER_DISPATCH
         "jne {other}",
         "lea rax, [rip + unsnarl_return_from_signal]",
         "mov [rsp], rax",
         "mov rdi, rdx",
-        "jmp {arrive}",
+        "jmp {handle_call}",
         code = const offset_of!(libc::siginfo_t, si_code),
         other = sym handlers::entry,
-        arrive = sym arrive,
+        handle_call = sym handle_call,
     )
 }
 
@@ -185,7 +185,7 @@ global_asm!(
 );
 
 /// Handles a system call that a library made internally.
-unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
+unsafe extern "C-unwind" fn handle_call(context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's description of the caller, which waits for the result there.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let register = |which: i32| registers[which as usize] as usize;

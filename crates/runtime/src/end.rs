@@ -23,13 +23,13 @@ pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
         }
         report_wait(state, thread);
         let registers = if thread.ix == current {
-            stack::of_thread(current_registers())
+            stack::registers_of_thread(current_registers())
         } else {
             thread.context.registers()
         };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
-    leave()
+    exit_process()
 }
 
 /// Ends the run: threads run, but nothing changes.
@@ -41,7 +41,7 @@ pub(crate) fn livelock(state: &State) -> ! {
         text,
         format_args!("nothing has changed during the last {} operations", state.fruitless_events - 1),
     );
-    leave_with_stack(state)
+    exit_process_with_stack(state)
 }
 
 /// Ends the run: an assertion that the program named failed.
@@ -49,14 +49,14 @@ pub(crate) fn livelock(state: &State) -> ! {
 pub(crate) fn assertion(state: &State, name: &[u8]) -> ! {
     conclude(state, EndKind::Assertion, "");
     set_message(&mut state.log.header().end, name);
-    leave_with_stack(state)
+    exit_process_with_stack(state)
 }
 
 /// Ends the run: the log is full.
 #[cold]
 pub(crate) fn full(state: &State) -> ! {
     conclude(state, EndKind::Full, "");
-    leave_with_stack(state)
+    exit_process_with_stack(state)
 }
 
 /// Reports, at the time limit, which threads waited for the environment, if that is the cause.
@@ -87,7 +87,7 @@ pub(crate) fn plan_end(state: &State) -> ! {
     let end = &mut state.log.header().end;
     end.diverged_point = state.log.count();
     end.diverged_op = state.threads[state.current.index()].pending.op as u32 + 1;
-    leave_with_stack(state)
+    exit_process_with_stack(state)
 }
 
 /// Ends the run: the program needs an input that the plan does not have.
@@ -118,7 +118,7 @@ pub(crate) fn diverged(state: &State, divergence: PrefixDivergence) -> ! {
         end.diverged_op = pending.op as u32 + 1;
         end.pc = pending.pc;
     }
-    leave()
+    exit_process()
 }
 
 /// Ends the run: this program cannot be controlled.
@@ -132,7 +132,7 @@ pub(crate) fn refuse(reason: &str) -> ! {
             sys::write_stderr(b"\n");
         }
     }
-    leave()
+    exit_process()
 }
 
 /// Ends the run: the controller makes it again with lazy binding.
@@ -140,7 +140,7 @@ pub(crate) fn refuse(reason: &str) -> ! {
 pub(crate) fn needs_lazy_binding(state: &State, reason: &[u8]) -> ! {
     conclude(state, EndKind::NeedsLazyBinding, "");
     set_message(&mut state.log.header().end, reason);
-    leave()
+    exit_process()
 }
 
 /// Ends the process: a function that every glibc has is missing.
@@ -167,7 +167,7 @@ pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
         conclude(&runtime.state, EndKind::Internal, "");
         describe(MessageWriter(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
     }
-    leave()
+    exit_process()
 }
 
 /// Records the kind of end and a message.
@@ -181,19 +181,19 @@ pub(crate) fn conclude(state: &State, kind: EndKind, message: &str) {
 
 /// Records the message of the end.
 pub(crate) fn set_message(end: &mut End, message: &[u8]) {
-    log::copy(&mut end.message, message);
+    log::copy_truncated(&mut end.message, message);
     end.message_len = message.len().min(end.message.len() - 1) as u32;
 }
 
-fn leave() -> ! {
+fn exit_process() -> ! {
     debug::end();
     sys::exit(STATUS)
 }
 
-fn leave_with_stack(state: &State) -> ! {
+fn exit_process_with_stack(state: &State) -> ! {
     let me = &state.threads[state.current.index()];
-    state.log.stack(state.current, stack::of_thread(current_registers()), me.stack_top);
-    leave()
+    state.log.stack(state.current, stack::registers_of_thread(current_registers()), me.stack_top);
+    exit_process()
 }
 
 /// A writer to the message of the end.

@@ -16,7 +16,7 @@ use crate::{
 use unsnarl_model::{Op, ThreadIx};
 
 /// The maximum real time to wait at once for virtual time, in nanoseconds, while input may come from outside.
-const STEP: u64 = 50_000_000;
+const MAX_WAIT: u64 = 50_000_000;
 /// Signals that people and services send to programs: waiting for one is waiting for the environment. Others
 /// come from the program itself.
 const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
@@ -27,9 +27,9 @@ const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
     | only(libc::SIGCONT)
     | only(libc::SIGWINCH);
 /// The time between two checks for changes that the kernel does not announce, in nanoseconds.
-const NAP: u64 = 2_000_000;
-/// The counterpart of [`STEP`] for a child's end, which usually comes.
-const STEP_OF_CHILDREN: u64 = 1_000_000_000;
+const POLL_INTERVAL: u64 = 2_000_000;
+/// The counterpart of [`MAX_WAIT`] for a child's end, which usually comes.
+const MAX_WAIT_FOR_CHILD: u64 = 1_000_000_000;
 
 fn is_for_child(gate: &Gate) -> bool {
     matches!(gate, Gate::Child(_))
@@ -49,7 +49,7 @@ impl State {
                 return;
             }
         }
-        if self.look_for_ended_children() {
+        if self.update_ended_children() {
             return;
         }
         loop {
@@ -69,11 +69,11 @@ impl State {
             let now = self.clock.now();
             let deadline = self.by_timeout.iter().map(|t| self.threads[t.index()].pending.deadline).min();
             // Virtual time passes at the pace of real time while input from outside may be on its way.
-            let step = if self.waiters(is_for_child).next().is_some() { STEP_OF_CHILDREN } else { STEP };
-            let most = deadline.filter(|&deadline| deadline != u64::MAX);
-            self.wait_for_environment(most.map(|deadline| deadline.saturating_sub(now).min(step)));
+            let step = if self.waiters(is_for_child).next().is_some() { MAX_WAIT_FOR_CHILD } else { MAX_WAIT };
+            let limit = deadline.filter(|&deadline| deadline != u64::MAX);
+            self.wait_for_environment(limit.map(|deadline| deadline.saturating_sub(now).min(step)));
             self.poll();
-            if self.look_for_ended_children() {
+            if self.update_ended_children() {
                 return;
             }
             let others = |thread: ThreadIx| !is_for_child(&self.threads[thread.index()].pending.gate);
@@ -92,7 +92,7 @@ impl State {
                 let fd = unsafe { (*fd.get()).fd };
                 match self.descriptors.peer(fd) {
                     Some(Peer::Environment) => true,
-                    Some(Peer::Children) => children::are_there(),
+                    Some(Peer::Children) => children::may_act(),
                     _ => false,
                 }
             }),
@@ -108,14 +108,14 @@ impl State {
         let t = &self.threads[thread.index()];
         let Gate::Signal(set) = t.pending.gate else { return false };
         let awaited = if t.pending.op == Op::SigPause { self.handled_by(thread) } else { set };
-        awaited & ENVIRONMENT_SIGNALS != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::are_there())
+        awaited & ENVIRONMENT_SIGNALS != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::may_act())
     }
 
     /// Returns the signals that have a handler and that the thread does not block.
     fn handled_by(&self, thread: ThreadIx) -> SignalSet {
-        let open = !self.mask_of(thread);
+        let unblocked = !self.mask_of(thread);
         let handled = |signal: &i32| {
-            only(*signal) & open != 0 && handlers::disposition(*signal) == Disposition::Handled
+            only(*signal) & unblocked != 0 && handlers::disposition(*signal) == Disposition::Handled
         };
         (1..=31).filter(handled).fold(0, |set, signal| set | only(signal))
     }
@@ -130,8 +130,8 @@ impl State {
             && thread.awaited.iter().any(|fd| peer(fd) == Some(Peer::Children))
     }
 
-    fn wait_for_environment(&mut self, most: Option<u64>) {
-        if let (None, Some(children)) = (most, self.only_child_awaited()) {
+    fn wait_for_environment(&mut self, limit: Option<u64>) {
+        if let (None, Some(children)) = (limit, self.only_child_awaited()) {
             children.wait();
             return;
         }
@@ -152,10 +152,10 @@ impl State {
             }
             needs_polling |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
         }
-        let most = if needs_polling { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
-        let time = most.map(crate::clock::timespec);
+        let limit = if needs_polling { Some(limit.unwrap_or(u64::MAX).min(POLL_INTERVAL)) } else { limit };
+        let time = limit.map(crate::clock::timespec);
         let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
-        let listener = if awaited == 0 { -1 } else { listen(awaited) };
+        let listener = if awaited == 0 { -1 } else { open_signal_descriptor(awaited) };
         fds.push(libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 });
         let mask = crate::dispatch::mask(crate::tracer::mask(blocked | awaited));
         let mask = &raw const mask as usize;
@@ -183,16 +183,16 @@ impl State {
     /// Returns the awaited children, if nothing else is awaited.
     fn only_child_awaited(&self) -> Option<Children> {
         let mut waits = self.waiting.iter().map(|thread| self.threads[thread.index()].pending.gate);
-        let is_listened =
+        let is_awaited =
             |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
-        match waits.find(is_listened) {
-            Some(Gate::Child(children)) if !waits.any(|gate| is_listened(&gate)) => Some(children),
+        match waits.find(is_awaited) {
+            Some(Gate::Child(children)) if !waits.any(|gate| is_awaited(&gate)) => Some(children),
             _ => None,
         }
     }
 
     /// Returns whether a child that a thread waits for has ended.
-    fn look_for_ended_children(&mut self) -> bool {
+    fn update_ended_children(&mut self) -> bool {
         if self.waiters(is_for_child).next().is_none() {
             return false;
         }
@@ -212,7 +212,7 @@ impl State {
 }
 
 /// Creates a descriptor that is ready when one of these signals has arrived.
-fn listen(set: SignalSet) -> i32 {
+fn open_signal_descriptor(set: SignalSet) -> i32 {
     let (none, set) = (-1isize as usize, &raw const set as usize);
     // SAFETY: only creates a descriptor.
     unsafe { sys::call(libc::SYS_signalfd4, [none, set, size_of::<SignalSet>(), 0, 0, 0]) as i32 }

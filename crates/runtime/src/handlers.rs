@@ -47,7 +47,7 @@ fn program_action(signal: i32) -> &'static mut Option<Action> {
 }
 
 /// Takes charge of a fatal signal, whatever its action is.
-pub(crate) fn watch(signal: i32) {
+pub(crate) fn take_over(signal: i32) {
     let inherited = inherited(signal);
     *program_action(signal) = Some(inherited);
     let ours = action_of_kernel(signal, &inherited);
@@ -56,7 +56,7 @@ pub(crate) fn watch(signal: i32) {
 }
 
 /// Sets the kernel's action of a watched signal again, because the tracer now takes part.
-pub(crate) fn watch_again(signal: i32) {
+pub(crate) fn refresh_action(signal: i32) {
     if let Some(action) = *program_action(signal) {
         let ours = action_of_kernel(signal, &action);
         // SAFETY: the handler has the required signature.
@@ -81,9 +81,9 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
         let result = sigaction(signal, given.as_ref().map_or(ptr::null(), |a| a), &raw mut before);
         if result == 0 {
             if !old.is_null() {
-                *old = program_action(signal).unwrap_or_else(|| without_leftovers(before));
+                *old = program_action(signal).unwrap_or_else(|| without_stale_bytes(before));
             }
-            *program_action(signal) = new.map(|new| as_kept(signal, new)).or(*program_action(signal));
+            *program_action(signal) = new.map(|new| as_reported(signal, new)).or(*program_action(signal));
         }
         result
     }
@@ -91,7 +91,7 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
 
 /// Returns the action that the program finds after it set this one: the C library adds how handlers return, and the kernel
 /// removes what cannot be blocked.
-fn as_kept(signal: i32, requested: Action) -> Action {
+fn as_reported(signal: i32, requested: Action) -> Action {
     const SA_RESTORER: i32 = 0x0400_0000;
     let kernels = inherited(signal);
     let mut kept = requested;
@@ -145,12 +145,12 @@ fn inherited(signal: i32) -> Action {
     let mut inherited: Action = unsafe { mem::zeroed() };
     // SAFETY: a query without side effects.
     unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
-    without_leftovers(inherited)
+    without_stale_bytes(inherited)
 }
 
 /// Clears the unused part of the mask: the C library's masks have room for more signals than exist and leave
 /// stack contents there, such as the loader's random numbers, which differ from run to run.
-fn without_leftovers(mut action: Action) -> Action {
+fn without_stale_bytes(mut action: Action) -> Action {
     const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<SignalSet>();
     let mask = (&raw mut action.sa_mask).cast::<[SignalSet; WORDS]>();
     // SAFETY: as large as the mask, whose first word holds all existing signals.
@@ -216,7 +216,7 @@ pub(crate) fn has_arrivals() -> bool {
 }
 
 /// Notes a signal from outside, which may interrupt anything.
-fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
+fn note_arrival(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
     let count = ARRIVALS.1.load(Ordering::Relaxed);
     if count < ROOM {
         // SAFETY: the kernel's description; handlers do not run concurrently.
@@ -251,8 +251,8 @@ fn action_of_kernel(signal: i32, requested: &Action) -> Action {
         return action;
     }
     action.sa_sigaction = entry as *const () as usize;
-    crate::tracer::adapt(signal, &mut action);
-    crate::dispatch::adapt(signal, &mut action);
+    crate::tracer::adapt_action(signal, &mut action);
+    crate::dispatch::adapt_action(signal, &mut action);
     // One-shot handlers are handled by the runtime: its own handler stays installed.
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     action
@@ -324,7 +324,7 @@ unsafe extern "C" fn deliver(
     // SAFETY: the kernel's description of the signal.
     let from_outside = !raised && !aborts && is_from_environment(signal, unsafe { &*info.cast() });
     if from_outside && let Some(runtime) = Runtime::interrupted() {
-        arrived(runtime, signal, info);
+        note_arrival(runtime, signal, info);
         delivery.handler = 0;
         return;
     }
@@ -358,7 +358,7 @@ unsafe extern "C" fn deliver(
     }
     // SAFETY: the kernel's context.
     let interrupted = unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] } as usize;
-    let Some(place) = runtime.state.me().place_for(&action, interrupted, frame, shared.end - frame) else {
+    let Some(place) = runtime.state.me().frame_place(&action, interrupted, frame, shared.end - frame) else {
         return crash::die(signal, info, context);
     };
     let moved = place.wrapping_sub(frame);
@@ -380,7 +380,7 @@ impl Thread {
     /// Returns where the `size` bytes of the kernel's frame go: to the thread's alternate stack if the
     /// handler asks for it and it exists, else below the interrupted frame. Returns `None` if there is no
     /// room.
-    fn place_for(&self, action: &Action, interrupted: usize, frame: usize, size: usize) -> Option<usize> {
+    fn frame_place(&self, action: &Action, interrupted: usize, frame: usize, size: usize) -> Option<usize> {
         const RED_ZONE: usize = 128;
         /// The alignment that the floating-point state must keep.
         const ALIGNMENT: usize = 64;
@@ -402,13 +402,13 @@ impl Thread {
 }
 
 /// The size of a mask in bytes.
-const SIZE: usize = size_of::<u64>();
+const MASK_BYTES: usize = size_of::<u64>();
 
 /// Returns the calling kernel thread's signal mask.
 pub(crate) fn kernel_mask() -> u64 {
     let mut mask = 0u64;
     // SAFETY: a query without side effects.
-    unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, &raw mut mask as usize, SIZE, 0, 0]) };
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, &raw mut mask as usize, MASK_BYTES, 0, 0]) };
     mask
 }
 
@@ -417,50 +417,50 @@ fn exchange_kernel_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (set, new, old) = (libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize);
     // SAFETY: the calling thread's mask.
-    unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, old, SIZE, 0, 0]) };
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, old, MASK_BYTES, 0, 0]) };
     before
 }
 
 /// Signals that the kernel keeps until they are read from a descriptor. Such a signal is directed at one thread. All
 /// kernel threads block it, so that the kernel cannot deliver it to another one.
-static KEPT: AtomicU64 = AtomicU64::new(0);
+static KEPT_IN_KERNEL: AtomicU64 = AtomicU64::new(0);
 
 /// Returns which of the signals have not been read yet; the others are no longer kept.
-fn pending_of_kept() -> u64 {
-    if KEPT.load(Ordering::Relaxed) == 0 {
+fn still_kept() -> u64 {
+    if KEPT_IN_KERNEL.load(Ordering::Relaxed) == 0 {
         return 0;
     }
     let mut pending = 0u64;
     // SAFETY: there is room for the result.
-    unsafe { sys::call(libc::SYS_rt_sigpending, [&raw mut pending as usize, SIZE, 0, 0, 0, 0]) };
-    KEPT.fetch_and(pending, Ordering::Relaxed) & pending
+    unsafe { sys::call(libc::SYS_rt_sigpending, [&raw mut pending as usize, MASK_BYTES, 0, 0, 0, 0]) };
+    KEPT_IN_KERNEL.fetch_and(pending, Ordering::Relaxed) & pending
 }
 
-/// Returns the mask for the kernel: the thread's own and the signals that the kernel keeps. Updates what is
-/// lent to the thread. A replay gets another mask, so this must leave no trace on the program's stack.
+/// Returns the mask for the kernel: the thread's own and the signals that the kernel keeps. Updates the
+/// thread's added mask. A replay gets another mask, so this must leave no trace on the program's stack.
 pub(crate) fn mask_with_kept(context: &Context, own: u64) -> u64 {
-    let kept = pending_of_kept();
-    context.set_lent(kept & !own);
+    let kept = still_kept();
+    context.set_added_mask(kept & !own);
     own | kept
 }
 
 impl State {
     /// Blocks a signal in every thread until it is read from a descriptor.
     pub(crate) fn block_kept(&mut self, signal: SignalSet) {
-        let own = kernel_mask() & !self.me().context.lent();
-        KEPT.fetch_or(signal, Ordering::Relaxed);
-        let kept = KEPT.load(Ordering::Relaxed);
-        self.me().context.set_lent(kept & !own);
+        let own = kernel_mask() & !self.me().context.added_mask();
+        KEPT_IN_KERNEL.fetch_or(signal, Ordering::Relaxed);
+        let kept = KEPT_IN_KERNEL.load(Ordering::Relaxed);
+        self.me().context.set_added_mask(kept & !own);
         exchange_kernel_mask(own | kept);
     }
 
     /// Ends that when the kernel keeps no such signal any more.
     pub(crate) fn unblock_kept(&mut self) {
-        KEPT.store(0, Ordering::Relaxed);
-        let lent = self.me().context.lent();
-        if lent != 0 {
-            self.me().context.set_lent(0);
-            exchange_kernel_mask(kernel_mask() & !lent);
+        KEPT_IN_KERNEL.store(0, Ordering::Relaxed);
+        let added_mask = self.me().context.added_mask();
+        if added_mask != 0 {
+            self.me().context.set_added_mask(0);
+            exchange_kernel_mask(kernel_mask() & !added_mask);
         }
     }
 
@@ -479,7 +479,7 @@ impl State {
         let mask = crate::tracer::mask(mask);
         let (set, new) = (libc::SIG_SETMASK as usize, &raw const mask as usize);
         // SAFETY: the running thread's mask.
-        unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, SIZE, 0, 0]) };
+        unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, MASK_BYTES, 0, 0]) };
         self.me().mask = mask;
         self.send_kept_again();
     }
@@ -507,9 +507,9 @@ impl State {
     pub(crate) fn read_mask(&mut self) {
         let place = &raw mut self.me().mask as usize;
         // SAFETY: a query without side effects.
-        unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, SIZE, 0, 0]) };
+        unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, MASK_BYTES, 0, 0]) };
         let me = self.me();
-        me.mask &= !me.context.lent();
+        me.mask &= !me.context.added_mask();
     }
 
     /// Sets the running thread's mask after a switch, and saves that of the thread that ran before.
@@ -520,15 +520,15 @@ impl State {
             return;
         }
         stack::run_isolated(|| {
-            let lent = self.thread(self.previous).context.lent();
+            let added_mask = self.thread(self.previous).context.added_mask();
             let me = self.me();
-            let mine = mask_with_kept(&me.context, me.mask);
-            let mine = crate::dispatch::mask(crate::tracer::mask(mine));
-            let theirs = &raw mut self.thread(self.previous).mask as usize;
-            let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);
+            let own_mask = mask_with_kept(&me.context, me.mask);
+            let own_mask = crate::dispatch::mask(crate::tracer::mask(own_mask));
+            let previous_mask = &raw mut self.thread(self.previous).mask as usize;
+            let (set, new) = (libc::SIG_SETMASK as usize, &raw const own_mask as usize);
             // SAFETY: the mask that this thread had.
-            unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, theirs, SIZE, 0, 0]) };
-            self.thread(self.previous).mask &= !lent;
+            unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, previous_mask, MASK_BYTES, 0, 0]) };
+            self.thread(self.previous).mask &= !added_mask;
         });
     }
 }

@@ -62,13 +62,13 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after its dependencies and before the program.
 extern "C" fn init() {
-    if variable(WIRE_VARIABLE).is_none() {
-        if let Some(name) = variable(FOLLOW_VARIABLE) {
+    if environment_value(WIRE_VARIABLE).is_none() {
+        if let Some(name) = environment_value(FOLLOW_VARIABLE) {
             follow::request_verdict(name);
         }
         return;
     }
-    stack::lay_out();
+    stack::create();
     stack::run_isolated(|| {
         heap::with_plan_heap(pointer_guard::replace);
         unlimit_stack();
@@ -131,7 +131,7 @@ fn attach() -> Option<*mut Header> {
             heap::with_plan_heap(files::note_inherited);
             heap::with_plan_heap(maps::copy_page_tables_on_fork);
             heap::with_plan_heap(|| pauses::remove_pauses(&(*header).plan.spin_functions));
-            serve::wait_for_a_run(SERVICE, header, false);
+            serve::wait_for_run(SERVICE, header, false);
             (*header).regions.total
         } else {
             total
@@ -218,8 +218,8 @@ unsafe fn begin(header: *mut Header) {
     state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
     state.refresh_modules();
-    ids::begin(sys::process());
-    children::expect();
+    ids::enable(sys::process());
+    children::install_fork_handler();
     stream_identity::set_start(plan.epoch);
     libc_randomness::replace(&mut state.entropy);
     restore_environment();
@@ -227,7 +227,7 @@ unsafe fn begin(header: *mut Header) {
     if plan.conflicts != 0 {
         state.conflicts = ConflictMonitor::new(&state.log);
     }
-    let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
+    let lacks_shadow = plan.conflicts != 0 && state.conflicts.is_none();
     access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
     if plan.ignored_variable != 0 {
         atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
@@ -237,7 +237,7 @@ unsafe fn begin(header: *mut Header) {
     // SAFETY: `at_exit` has the required signature.
     unsafe { on_exit(at_exit, core::ptr::null_mut()) };
     let runtime = Runtime { picker, state }.begin();
-    if unwatched {
+    if lacks_shadow {
         end::refuse(
             "cannot reserve address space for race detection (a limit by `ulimit -v` or `ulimit -d`, or vm.overcommit_memory = 2?); \
              remove it, or use --points sync without --fail-on race",
@@ -278,7 +278,7 @@ fn tid_offset() -> Option<usize> {
 }
 
 /// Returns the value of an environment variable.
-fn variable(name: &str) -> Option<&'static [u8]> {
+fn environment_value(name: &str) -> Option<&'static [u8]> {
     environment().find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
@@ -321,7 +321,7 @@ fn restore_environment() {
             let text = c_bytes(entry);
             let bind_now = BIND_NOW.users_part(text);
             let users_part = bind_now.or_else(|| NO_LEAK_DETECTION.users_part(text));
-            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || users_part == Some(0);
+            let is_own_entry = text.starts_with(WIRE_VARIABLE.as_bytes()) || users_part == Some(0);
             let (first, rest) = preloaded(text);
             if bind_now.is_some() {
                 loading::expect_eager_binding();
@@ -330,7 +330,7 @@ fn restore_environment() {
                 entry.add(users_part).write_bytes(0, text.len() - users_part);
                 *to = entry;
                 to = to.add(1);
-            } else if !ours && !first {
+            } else if !is_own_entry && !first {
                 *to = entry;
                 to = to.add(1);
             } else if first && rest > 0 {
@@ -418,11 +418,11 @@ unsafe extern "C" {
 
 /// Runs when the program exits by itself.
 unsafe extern "C" fn at_exit(status: i32, _: *mut c_void) {
-    exiting(status, 0);
+    log_exit(status, 0);
 }
 
 /// Logs the exit; only the last destructors follow.
-pub(crate) fn exiting(status: i32, pc: u64) {
+pub(crate) fn log_exit(status: i32, pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         let pc = if pc == 0 { MAIN.load(Ordering::Relaxed) as u64 + 1 } else { pc };
         runtime.turn(Op::Exit, 0, pc);

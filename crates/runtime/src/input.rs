@@ -43,7 +43,7 @@ impl OutputBuffers<'_> {
     }
 
     /// Calls the job for each piece of memory that the result covers.
-    unsafe fn each(&self, result: isize, mut job: impl FnMut(*mut u8, usize)) {
+    unsafe fn each_piece(&self, result: isize, mut job: impl FnMut(*mut u8, usize)) {
         let mut left = self.counted_bytes(result);
         for vector in self.counted {
             let len = vector.iov_len.min(left);
@@ -86,7 +86,7 @@ impl Log {
         unsafe {
             place.cast::<RawInput>().write(input);
             let mut to = place.add(size_of::<RawInput>());
-            places.each(input.result as isize, |from, len| {
+            places.each_piece(input.result as isize, |from, len| {
                 core::ptr::copy_nonoverlapping(from, to, len);
                 to = to.add(len);
             });
@@ -119,7 +119,7 @@ impl State {
     /// supplies the inputs, placeholders without a peer take their numbers.
     pub(crate) fn take_over_descriptors(&mut self, inherited: &[i32]) {
         if self.log.replays_inputs() {
-            while let Some(input) = self.next_of(self.current).map(|at| self.log.input_at(at))
+            while let Some(input) = self.next_input_of(self.current).map(|at| self.log.input_at(at))
                 && input.op == Op::FdOpen as u16
                 && let Some(fd) = input.requested.checked_sub(INHERITED)
                 && let Some(kind) = ChannelKind::from_number(input.result as u8)
@@ -128,19 +128,19 @@ impl State {
                 unsafe { self.replay_input(Op::FdOpen, input.requested as usize, &OutputBuffers::NONE) };
                 crate::descriptors::open_placeholder(fd as i32, 0);
                 self.descriptors.add(fd as i32, kind, Peer::Environment);
-                self.inherits(fd as i32, kind);
+                self.record_inherited(fd as i32, kind);
             }
             return;
         }
-        let ours = |fd: i32| fd == SERVICE || SNAPSHOTS.contains(&fd);
-        for &fd in inherited.iter().filter(|&&fd| fd > 2 && !ours(fd)) {
+        let is_own = |fd: i32| fd == SERVICE || SNAPSHOTS.contains(&fd);
+        for &fd in inherited.iter().filter(|&&fd| fd > 2 && !is_own(fd)) {
             if let Some(on) = self.descriptors.lookup(fd) {
-                self.inherits(fd, on.channel.kind);
+                self.record_inherited(fd, on.channel.kind);
             }
         }
     }
 
-    fn inherits(&mut self, fd: i32, kind: ChannelKind) {
+    fn record_inherited(&mut self, fd: i32, kind: ChannelKind) {
         // SAFETY: there are no buffers.
         unsafe {
             self.record(
@@ -153,7 +153,7 @@ impl State {
         };
     }
 
-    fn next_of(&self, thread: ThreadIx) -> Option<u64> {
+    fn next_input_of(&self, thread: ThreadIx) -> Option<u64> {
         let entry = self.log.entry_in_plan(thread)?;
         let from = self.input_positions.0.get(usize::from(entry)).copied().unwrap_or(0);
         self.log.next_input(entry.into(), from)
@@ -164,7 +164,7 @@ impl State {
         let op = self.threads[thread.index()].pending.op;
         let (mut found, mut blocked) = (false, false);
         stack::run_isolated(|| {
-            if let Some(at) = self.next_of(thread) {
+            if let Some(at) = self.next_input_of(thread) {
                 let input = self.log.input_at(at);
                 found = input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0;
                 blocked = input.flags & RawInput::BLOCKED != 0;
@@ -175,33 +175,33 @@ impl State {
 
     /// Returns whether the plan's next input for the thread is a signal to handle.
     pub(crate) fn next_is_arrival(&self, thread: ThreadIx) -> bool {
-        stack::run_isolated(|| self.arrival(thread).is_some())
+        stack::run_isolated(|| self.next_arrival(thread).is_some())
     }
 
-    fn arrival(&self, thread: ThreadIx) -> Option<RawInput> {
+    fn next_arrival(&self, thread: ThreadIx) -> Option<RawInput> {
         if !self.log.replays_inputs() {
             return None;
         }
-        let input = self.log.input_at(self.next_of(thread)?);
+        let input = self.log.input_at(self.next_input_of(thread)?);
         (input.op == Op::SigHandle as u16).then_some(input)
     }
 
     /// Returns whether that signal is due: as many events have happened as in the recorded run.
     pub(crate) fn is_arrival_due(&self, thread: ThreadIx) -> bool {
-        stack::run_isolated(|| self.arrival(thread).is_some_and(|input| input.requested <= self.log.count()))
+        stack::run_isolated(|| self.next_arrival(thread).is_some_and(|input| input.requested <= self.log.count()))
     }
 
     /// Takes a signal that the plan has for the running thread now.
     pub(crate) fn take_arrival(&mut self) -> Option<SentSignal> {
         let waits = self.waiting.contains(self.current);
         let input =
-            self.arrival(self.current).filter(|input| waits || input.requested <= self.log.count())?;
+            self.next_arrival(self.current).filter(|input| waits || input.requested <= self.log.count())?;
         self.take_signal_from_plan(Op::SigHandle, input)
     }
 
     /// Takes the signal that the running thread has waited for from the plan.
     pub(crate) fn take_awaited(&mut self) -> Option<SentSignal> {
-        let input = self.log.input_at(self.next_of(self.current)?);
+        let input = self.log.input_at(self.next_input_of(self.current)?);
         if !self.log.replays_inputs() || input.op != Op::SigWait as u16 {
             return None;
         }
@@ -232,7 +232,7 @@ impl State {
     /// Returns whether the running thread's next input in the plan is a timeout.
     pub(crate) fn next_timed_out(&self) -> bool {
         stack::run_isolated(|| {
-            let next = self.next_of(self.current);
+            let next = self.next_input_of(self.current);
             next.is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
         })
     }
@@ -248,7 +248,7 @@ impl State {
         requested: usize,
         places: &OutputBuffers<'_>,
     ) -> Option<isize> {
-        let at = self.next_of(self.current)?;
+        let at = self.next_input_of(self.current)?;
         let input = self.log.input_at(at);
         let result = input.result as isize;
         if input.op != op as u16
@@ -269,7 +269,7 @@ impl State {
         unsafe {
             let mut from =
                 self.log.place(self.log.header().regions.plan_inputs + at).add(size_of::<RawInput>());
-            places.each(result, |to, len| {
+            places.each_piece(result, |to, len| {
                 core::ptr::copy_nonoverlapping(from, to, len);
                 from = from.add(len);
             });

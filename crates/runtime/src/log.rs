@@ -13,7 +13,7 @@ use unsnarl_wire::{
 };
 
 /// The number of events before more than one page of memory is requested from the kernel at once.
-const FIRST_ROOM: u64 = 128;
+const FIRST_POPULATED: u64 = 128;
 
 /// The runtime's side of the shared memory.
 pub(crate) struct Log {
@@ -21,7 +21,7 @@ pub(crate) struct Log {
     events: *mut RawEvent,
     count: u64,
     /// The number of events for which memory is already populated.
-    room: u64,
+    populated: u64,
     capacity: u64,
     /// For each thread of this run, its entry in the plan.
     in_plan: Vec<Option<u16>>,
@@ -57,7 +57,7 @@ impl Log {
             header,
             events,
             count: 0,
-            room: FIRST_ROOM.min(capacity),
+            populated: FIRST_POPULATED.min(capacity),
             capacity,
             in_plan: alloc::vec![Some(0)],
             in_run,
@@ -85,7 +85,7 @@ impl Log {
     /// Appends an event; returns its number, or `None` if the log is full.
     #[inline]
     pub(crate) fn append(&mut self, event: RawEvent) -> Option<u64> {
-        if self.count >= self.room && !self.make_room() {
+        if self.count >= self.populated && !self.populate_more() {
             return None;
         }
         // SAFETY: below the capacity, for which the controller reserved memory.
@@ -179,7 +179,7 @@ impl Log {
         h.inputs.store(saved.tables[6].len() as u64, Ordering::Release);
         self.count = saved.events;
         // The memory was populated in another process.
-        self.room = self.count;
+        self.populated = self.count;
         let threads = self.header().plan.threads as usize;
         self.in_plan.truncate(1);
         self.in_run = heap::with_plan_heap(|| alloc::vec![None; threads]);
@@ -195,16 +195,16 @@ impl Log {
     /// Makes the kernel populate memory for more events at once, which is much cheaper than one page fault
     /// per page; returns false if the log is full.
     #[cold]
-    fn make_room(&mut self) -> bool {
+    fn populate_more(&mut self) -> bool {
         // The moment at which more room is needed differs in runs that continue from others.
         stack::run_isolated(|| self.populate())
     }
 
     fn populate(&mut self) -> bool {
         const MAX_BYTES: u64 = 1 << 17;
-        let more = self.count.clamp(FIRST_ROOM, MAX_BYTES).min(self.capacity - self.count);
-        self.room = self.count + more;
-        if rewind::has_room(self.room) {
+        let more = self.count.clamp(FIRST_POPULATED, MAX_BYTES).min(self.capacity - self.count);
+        self.populated = self.count + more;
+        if rewind::is_populated(self.populated) {
             return more > 0;
         }
         // SAFETY: within the log. A kernel without this request populates by page faults.
@@ -344,7 +344,7 @@ impl Log {
     }
 
     pub(crate) fn thread_named(&self, ix: ThreadIx, name: &[u8]) {
-        copy(&mut self.thread(ix).name, name);
+        copy_truncated(&mut self.thread(ix).name, name);
     }
 
     /// Records a module; returns false if the table is full.
@@ -357,7 +357,7 @@ impl Log {
         // SAFETY: checked against the table's size.
         let module: &mut RawModule = unsafe { &mut *self.entry(h.regions.modules, at as usize) };
         (module.base, module.start, module.end) = (base, start, end);
-        copy(&mut module.path, path);
+        copy_truncated(&mut module.path, path);
         h.modules.store(at + 1, Ordering::Release);
         true
     }
@@ -383,7 +383,7 @@ impl Log {
             at: self.count,
             detail: [0; 64],
         };
-        copy(&mut warning.detail, detail);
+        copy_truncated(&mut warning.detail, detail);
         h.warnings.store(count as u32 + 1, Ordering::Release);
     }
 
@@ -480,7 +480,7 @@ impl Log {
 
     /// Stores the virtual process id as thread id in glibc's descriptor, so that glibc takes all fibers for
     /// one thread. The kernel's id differs from run to run; functions that ask the kernel about a thread see
-    /// it only during the call (`by_kernel` in `hooks/thread.rs`). Debuggers look for the kernel's id here.
+    /// it only during the call (`ask_kernel` in `hooks/thread.rs`). Debuggers look for the kernel's id here.
     pub(crate) fn set_glibc_tid(&self, handle: usize) {
         stack::run_isolated(|| {
             let tid = if debug::is_on() { sys::process() } else { ids::PROCESS };
@@ -491,7 +491,7 @@ impl Log {
 }
 
 /// Copies text into a zero-terminated field, truncating it.
-pub(crate) fn copy(field: &mut [u8], text: &[u8]) {
+pub(crate) fn copy_truncated(field: &mut [u8], text: &[u8]) {
     let len = text.len().min(field.len() - 1);
     field[..len].copy_from_slice(&text[..len]);
     field[len] = 0;

@@ -34,7 +34,7 @@ impl Mapping {
 
     /// Returns whether it is writable memory shared with other processes, except the controller's.
     fn is_shared(self) -> bool {
-        self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::OWN
+        self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::RUNTIME_MEMORY
     }
 
     /// Returns whether it is code or constants of a file.

@@ -11,10 +11,10 @@ use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
 
 /// `pause`, and `xchg ax, ax`, which takes no time.
 const PAUSE: [u8; 2] = [0xf3, 0x90];
-const NOTHING: [u8; 2] = [0x66, 0x90];
+const NO_OP: [u8; 2] = [0x66, 0x90];
 
 /// The maximum length of a function that waits.
-const LONGEST: u64 = 4096;
+const MAX_FUNCTION_BYTES: u64 = 4096;
 
 /// Removes the pauses from these functions of the program, given by addresses in its file. If the system does
 /// not allow it, they stay.
@@ -22,24 +22,24 @@ pub(crate) fn remove_pauses(functions: &[[u64; 2]]) {
     let Some(base) = program_base() else { return };
     let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return };
     for &[start, end] in
-        functions.iter().filter(|[start, end]| (1..LONGEST).contains(&end.wrapping_sub(*start)))
+        functions.iter().filter(|[start, end]| (1..MAX_FUNCTION_BYTES).contains(&end.wrapping_sub(*start)))
     {
         let at = base.wrapping_add(start as usize);
         let mut code = vec![0; (end - start) as usize];
         if memory.read_at(at, &mut code) == code.len() as isize {
-            each_pause(&code, |offset| memory.write_at(at + offset, &NOTHING));
+            each_pause(&code, |offset| memory.write_at(at + offset, &NO_OP));
         }
     }
 }
 
-/// Calls `see` for each pause in a function's code: the same bytes may be part of another instruction.
-fn each_pause(code: &[u8], mut see: impl FnMut(usize)) {
+/// Calls `found` for each pause in a function's code: the same bytes may be part of another instruction.
+fn each_pause(code: &[u8], mut found: impl FnMut(usize)) {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     while decoder.can_decode() {
         let instruction = decoder.decode();
         let offset = instruction.ip() as usize;
         if instruction.code() == Code::Pause && code[offset..].starts_with(&PAUSE) {
-            see(offset);
+            found(offset);
         }
     }
 }

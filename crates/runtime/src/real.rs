@@ -24,10 +24,10 @@ impl Real {
             // SAFETY: the name is a C string.
             found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
             if found.is_null() {
-                found = self.in_front();
+                found = self.find_in_front();
             }
             if found.is_null() {
-                found = self.in_plugins();
+                found = self.find_in_plugins();
             }
             self.found.store(found, Ordering::Relaxed);
         }
@@ -37,7 +37,7 @@ impl Real {
     /// Finds a definition in front of this library. Linkers put it behind the C library. Under control it is
     /// preloaded, but an uncontrolled program finds nothing behind it; the real definition is in front.
     #[cold]
-    fn in_front(&self) -> *mut c_void {
+    fn find_in_front(&self) -> *mut c_void {
         unsafe extern "C" {
             static __ehdr_start: u8;
         }
@@ -58,7 +58,7 @@ impl Real {
     /// Finds a definition in libraries that came with a plugin: they are visible only to the plugin and not
     /// behind this library, which still replaces their functions.
     #[cold]
-    fn in_plugins(&self) -> *mut c_void {
+    fn find_in_plugins(&self) -> *mut c_void {
         type Open = unsafe extern "C" fn(*const core::ffi::c_char, i32) -> *mut c_void;
         const LIBRARIES: [&CStr; 3] = [c"libgcc_s.so.1", c"libstdc++.so.6", c"libgomp.so.1"];
         // SAFETY: the names are C strings; a library that is absent is not loaded, and one that is loaded
@@ -69,11 +69,11 @@ impl Real {
                 return core::ptr::null_mut();
             }
             let open: Open = core::mem::transmute(open);
-            let look = |library: &CStr| match open(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) {
+            let find_in = |library: &CStr| match open(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) {
                 handle if handle.is_null() => core::ptr::null_mut(),
                 handle => libc::dlsym(handle, self.name.as_ptr()),
             };
-            LIBRARIES.iter().map(|library| look(library)).find(|found| !found.is_null()).unwrap_or_default()
+            LIBRARIES.iter().map(|library| find_in(library)).find(|found| !found.is_null()).unwrap_or_default()
         }
     }
 

@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering;
 use unsnarl_wire::{Header, Request, SERVICE, SNAPSHOTS};
 
 /// Returns for each run that is requested on this channel, in a new process. The header describes the run.
-/// `rewinds`: a process may be rewound to here.
-pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool) {
+/// `can_rewind`: a process may be rewound to here.
+pub(crate) fn wait_for_run(channel: i32, header: *const Header, can_rewind: bool) {
     // SAFETY: the controller's memory is mapped for the process's lifetime.
     let process = unsafe { &(*header).process };
     let mut snapshots = Vec::new();
@@ -17,14 +17,14 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
     while unsafe { sys::call(libc::SYS_read, [channel as usize, &raw mut request as usize, 1, 0, 0, 0]) } == 1
     {
         // Snapshots that were asked to end are gone by now.
-        snapshots.retain(|&snapshot| wait_for(snapshot, libc::WNOHANG).is_none());
+        snapshots.retain(|&snapshot| wait_for_child(snapshot, libc::WNOHANG).is_none());
         let request = match Request::from_byte(request) {
             Request::End => break,
-            Request::Rewind if !rewinds => Request::Run,
+            Request::Rewind if !can_rewind => Request::Run,
             request => request,
         };
         // A run begins on the processor whose caches hold its memory, so no other processor has to be woken.
-        let affinity_guard = sys::OneProcessor::stay();
+        let affinity_guard = sys::OneProcessor::pin();
         // Not through the C library: the program's fork handlers must not run now.
         // SAFETY: the only thread, which holds no lock.
         let forked = unsafe { sys::call(libc::SYS_fork, [0; 6]) } as i32;
@@ -37,7 +37,7 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
                     Request::Run | Request::End => None,
                 };
                 if let (Request::Snapshot(_), Some(fd)) = (request, saved_channel) {
-                    throw_away(fd);
+                    discard_requests(fd);
                 }
                 start_run(saved_channel);
                 if request == Request::Rewind {
@@ -49,7 +49,7 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
                 return;
             }
             child if matches!(request, Request::Snapshot(_)) => {
-                answer(channel, &[child]);
+                send_answer(channel, &[child]);
                 snapshots.push(child);
             }
             child if child > 0 => {
@@ -58,14 +58,14 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
                     // kill the run.
                     process.store(child as u32, Ordering::Release);
                 }
-                let status = wait_for(child, 0).unwrap_or(0);
+                let status = wait_for_child(child, 0).unwrap_or(0);
                 // A rewound process that is waiting has answered already.
                 if request == Request::Run || process.load(Ordering::Acquire) == child as u32 {
-                    answer(channel, &[child, status, 0]);
+                    send_answer(channel, &[child, status, 0]);
                 }
             }
             failed => {
-                answer(channel, &[failed, 0, 0]);
+                send_answer(channel, &[failed, 0, 0]);
             }
         }
     }
@@ -74,7 +74,7 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
 }
 
 /// Returns the status of a child that has ended.
-fn wait_for(child: i32, options: i32) -> Option<i32> {
+fn wait_for_child(child: i32, options: i32) -> Option<i32> {
     let mut status = 0i32;
     loop {
         let args = [child as usize, &raw mut status as usize, options as usize, 0, 0, 0];
@@ -103,7 +103,7 @@ fn close(channel: i32) {
 }
 
 /// Discards requests to another snapshot that it did not live to read.
-fn throw_away(channel: i32) {
+fn discard_requests(channel: i32) {
     let mut byte = 0u8;
     let args = [channel as usize, &raw mut byte as usize, 1, libc::MSG_DONTWAIT as usize, 0, 0];
     // SAFETY: there is room for one byte; does not wait.
@@ -116,7 +116,7 @@ pub(crate) fn channel(number: u8) -> Option<i32> {
 }
 
 /// Sends an answer; returns whether the controller got it.
-pub(crate) fn answer(channel: i32, numbers: &[i32]) -> bool {
+pub(crate) fn send_answer(channel: i32, numbers: &[i32]) -> bool {
     let size = size_of_val(numbers);
     let args = [channel as usize, numbers.as_ptr() as usize, size, 0, 0, 0];
     // SAFETY: the kernel only reads the numbers.

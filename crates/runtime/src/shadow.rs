@@ -9,11 +9,11 @@ use unsnarl_race::{ShadowMemory, Word};
 /// The start of the shadow memory.
 const BASE: usize = 0x1000_0000_0000;
 /// The address bits that distinguish the watched parts of the address space.
-const BITS: u64 = (1 << 42) - 1;
+const ADDRESS_BITS: u64 = (1 << 42) - 1;
 /// The size: eight bytes of shadow for each byte.
-const SIZE: usize = (BITS as usize + 1) * (size_of::<Word>() / 8);
+const SIZE: usize = (ADDRESS_BITS as usize + 1) * (size_of::<Word>() / 8);
 /// Up to this many bytes are cleared one by one; beyond that, whole pages are discarded.
-const BY_HAND: u64 = 4096;
+const MAX_CLEARED_BYTEWISE: u64 = 4096;
 
 /// The range of the shadow memory.
 pub(crate) const RANGE: Range<usize> = BASE..BASE + SIZE;
@@ -23,19 +23,19 @@ pub(crate) const RANGE: Range<usize> = BASE..BASE + SIZE;
 pub(crate) struct Shadow {
     /// Pages that are no longer empty, for [`crate::rewind`]; some occur twice.
     used: Vec<usize>,
-    /// A cache of the pages noted last, indexed by the low bits of their numbers.
-    noted: Box<[usize; NOTED]>,
+    /// A cache of the pages that were noted last, indexed by the low bits of their numbers.
+    recent_pages: Box<[usize; RECENT_PAGES]>,
 }
 
 /// The size of that cache.
-const NOTED: usize = 64;
+const RECENT_PAGES: usize = 64;
 /// The maximum number of noted pages.
 const MAX_USED: usize = 8192;
 
 impl Shadow {
     /// Reserves it; returns `None` if the system does not allow that.
     pub(crate) fn reserve() -> Option<Self> {
-        let room = || Self { used: Vec::with_capacity(MAX_USED), noted: Box::new([0; NOTED]) };
+        let room = || Self { used: Vec::with_capacity(MAX_USED), recent_pages: Box::new([0; RECENT_PAGES]) };
         sys::reserve(BASE, SIZE).then(|| heap::with_plan_heap(room))
     }
 
@@ -44,8 +44,8 @@ impl Shadow {
         (self.used.len() < MAX_USED).then_some(&self.used)
     }
 
-    fn place(addr: u64) -> *mut Word {
-        (BASE + ((addr & BITS) as usize & !7) * (size_of::<Word>() / 8)) as *mut Word
+    fn shadow_of(addr: u64) -> *mut Word {
+        (BASE + ((addr & ADDRESS_BITS) as usize & !7) * (size_of::<Word>() / 8)) as *mut Word
     }
 }
 
@@ -68,33 +68,33 @@ impl ShadowMemory for Shadow {
         }
         // SAFETY: reserved for the process's lifetime; all zeros is an empty word; `&mut self` excludes other
         // references to it.
-        Some(unsafe { &mut *Self::place(addr) })
+        Some(unsafe { &mut *Self::shadow_of(addr) })
     }
 
     fn forget(&mut self, start: u64, end: u64) {
         if !is_watched(start) || !is_watched(end) || start >= end {
             return;
         }
-        if end - start <= BY_HAND {
+        if end - start <= MAX_CLEARED_BYTEWISE {
             let mut at = start;
             while at < end {
                 // SAFETY: as above.
-                unsafe { *Self::place(at) = Word::default() };
+                unsafe { *Self::shadow_of(at) = Word::default() };
                 at += 8;
             }
         } else {
-            let (from, to) = (Self::place(start) as usize, Self::place(end.next_multiple_of(8)) as usize);
+            let (from, to) = (Self::shadow_of(start) as usize, Self::shadow_of(end.next_multiple_of(8)) as usize);
             // SAFETY: within the shadow, of which nothing is borrowed.
-            unsafe { sys::empty(from, to) };
+            unsafe { sys::clear_reserved(from, to) };
         }
     }
 
     #[inline]
     fn first_use(&mut self, addr: u64) {
-        let page = Self::place(addr) as usize & !4095;
-        let noted = &mut self.noted[page >> 12 & (NOTED - 1)];
-        if *noted != page {
-            *noted = page;
+        let page = Self::shadow_of(addr) as usize & !4095;
+        let recent = &mut self.recent_pages[page >> 12 & (RECENT_PAGES - 1)];
+        if *recent != page {
+            *recent = page;
             if self.used.len() < MAX_USED {
                 self.used.push(page);
             }

@@ -172,7 +172,7 @@ impl State {
     pub(crate) fn mask_of(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         if self.masks_differ && thread == self.current {
-            handlers::kernel_mask() & !t.context.lent()
+            handlers::kernel_mask() & !t.context.added_mask()
         } else if self.masks_differ && self.backend() == ThreadBackend::Kernel {
             t.context.mask()
         } else {

@@ -30,21 +30,21 @@ pub(crate) fn wait(runtime: &mut Runtime) {
                 _ => "a fork copies only the calling kernel thread, so snapshots need fibers",
             };
             end::set_message(&mut state.log.header().end, reason.as_bytes());
-            serve::answer(channel, &[0]);
+            serve::send_answer(channel, &[0]);
             sys::exit(0)
         }
     };
     let saved = heap::with_plan_heap(|| state.log.save());
-    if !serve::answer(channel, &[1]) {
+    if !serve::send_answer(channel, &[1]) {
         sys::exit(0);
     }
     // Restoring files needs system calls that the rewind filter forbids.
-    let rewinds = files.is_empty();
-    heap::with_plan_heap(|| serve::wait_for_a_run(channel, state.log.header(), rewinds));
+    let can_rewind = files.is_empty();
+    heap::with_plan_heap(|| serve::wait_for_run(channel, state.log.header(), can_rewind));
 
-    dispatch::begin_again();
+    dispatch::enable_in_fork();
     files.restore();
-    ids::begin(sys::process());
+    ids::enable(sys::process());
     state.log.restore_log(&saved);
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
     state.observed = state.log.header().plan.choices > 0;

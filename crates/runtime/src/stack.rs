@@ -62,7 +62,7 @@ static TOP: AtomicUsize = AtomicUsize::new(0);
 static HAS_MORE_REGISTERS: AtomicBool = AtomicBool::new(false);
 
 /// Maps the stack.
-pub(crate) fn lay_out() {
+pub(crate) fn create() {
     HAS_MORE_REGISTERS.store(has_more_registers(), Ordering::Relaxed);
     let Some(at) = sys::map(GUARD + SIZE, true) else { end::refuse("there is no memory for a stack") };
     // SAFETY: a part of the new mapping.
@@ -218,16 +218,16 @@ unsafe extern "C" fn clear_below() {
         "rep stosq",
         clear_caller_saved!(),
         "ret",
-        depth = const UNUSED,
+        depth = const CLEARED_DEPTH,
     )
 }
 
 /// The stack depth of the C library functions that are called this way: `posix_spawn`, `fork`.
-const UNUSED: usize = 4096;
+const CLEARED_DEPTH: usize = 4096;
 
 /// The address of the spare stacks, and the distance from one to the next.
-const SPARE: usize = 0x6d00_0000_0000;
-const SPARE_SIZE: usize = 1 << 20;
+const SPARE_STACKS: usize = 0x6d00_0000_0000;
+const SPARE_STACK_SIZE: usize = 1 << 20;
 
 /// The spare stacks in use, one bit for each.
 static USED_SPARES: AtomicU32 = AtomicU32::new(0);
@@ -247,17 +247,17 @@ pub(crate) extern "C-unwind" fn run_on_spare_stack<T, J: FnOnce() -> T>(job: J) 
         call.done = call.job.take().map(|job| job());
     }
     let nth = (!USED_SPARES.load(Ordering::Relaxed)).trailing_zeros();
-    let start = SPARE + nth as usize * SPARE_SIZE;
-    if nth == u32::BITS || !sys::reserve(start + GUARD, SPARE_SIZE - GUARD) {
+    let start = SPARE_STACKS + nth as usize * SPARE_STACK_SIZE;
+    if nth == u32::BITS || !sys::reserve(start + GUARD, SPARE_STACK_SIZE - GUARD) {
         return job();
     }
     USED_SPARES.fetch_or(1 << nth, Ordering::Relaxed);
     let mut call = Call { job: Some(job), done: None };
     // SAFETY: the stack was just mapped, and it belongs to this call until it returns.
-    unsafe { unwinding_call_on((&raw mut call).cast(), run::<T, J>, start + SPARE_SIZE) };
+    unsafe { unwinding_call_on((&raw mut call).cast(), run::<T, J>, start + SPARE_STACK_SIZE) };
     clear_more_registers();
     // SAFETY: no code runs there any more.
-    unsafe { rewind::call(libc::SYS_munmap, [start + GUARD, SPARE_SIZE - GUARD, 0, 0, 0, 0]) };
+    unsafe { rewind::call(libc::SYS_munmap, [start + GUARD, SPARE_STACK_SIZE - GUARD, 0, 0, 0, 0]) };
     USED_SPARES.fetch_and(!(1 << nth), Ordering::Relaxed);
     match call.done {
         Some(done) => done,
@@ -276,19 +276,19 @@ unsafe extern "C-unwind" fn unwinding_call_on(
 }
 
 /// Returns the top of the runtime's stack that contains this address.
-fn top_of(address: usize) -> Option<usize> {
+fn top_of_stack_with(address: usize) -> Option<usize> {
     let top = TOP.load(Ordering::Relaxed);
     if (top.saturating_sub(SIZE)..top).contains(&address) {
         return Some(top);
     }
-    let spares = SPARE..SPARE + u32::BITS as usize * SPARE_SIZE;
-    spares.contains(&address).then_some((address & !(SPARE_SIZE - 1)) + SPARE_SIZE)
+    let spares = SPARE_STACKS..SPARE_STACKS + u32::BITS as usize * SPARE_STACK_SIZE;
+    spares.contains(&address).then_some((address & !(SPARE_STACK_SIZE - 1)) + SPARE_STACK_SIZE)
 }
 
 /// Returns the thread's registers (rip, rsp, rbp, rbx, r12 to r15) on its own stack, given those of the
 /// processor.
-pub(crate) fn of_thread(registers: [u64; 8]) -> [u64; 8] {
-    let Some(top) = top_of(registers[1] as usize) else { return registers };
+pub(crate) fn registers_of_thread(registers: [u64; 8]) -> [u64; 8] {
+    let Some(top) = top_of_stack_with(registers[1] as usize) else { return registers };
     // SAFETY: the code on the separate stack saved these registers there, and rbp and the return address on
     // its own stack.
     unsafe {

@@ -23,16 +23,16 @@ const NO_FILE: AtomicU64 = AtomicU64::new(0);
 static STREAMS: [[AtomicU64; 2]; 3] = [[NO_FILE; 2], [NO_FILE; 2], [NO_FILE; 2]];
 
 /// The devices of pipes and of sockets.
-static CHANNELS: [AtomicU64; 2] = [NO_FILE; 2];
+static CHANNEL_DEVICES: [AtomicU64; 2] = [NO_FILE; 2];
 
 /// The number of pipes, and of sockets, that get a number. Others keep the real one.
-const MAX_SEEN: usize = 256;
+const MAX_INODES: usize = 256;
 
 /// The inodes of the pipes and sockets that the program looked at.
-static SEEN: [[AtomicU64; MAX_SEEN]; 2] = [[NO_FILE; MAX_SEEN], [NO_FILE; MAX_SEEN]];
+static KNOWN_INODES: [[AtomicU64; MAX_INODES]; 2] = [[NO_FILE; MAX_INODES], [NO_FILE; MAX_INODES]];
 
 /// The time of the start, in seconds since 1970.
-static START: AtomicU64 = AtomicU64::new(0);
+static START_SECONDS: AtomicU64 = AtomicU64::new(0);
 
 /// Redirects the functions, before the program runs.
 pub(crate) fn install() {
@@ -79,7 +79,7 @@ fn note_channels() {
     let (family, kind) = (libc::AF_UNIX as usize, libc::SOCK_STREAM as usize | how);
     // SAFETY: a new descriptor of the runtime.
     let socket = unsafe { sys::call(libc::SYS_socket, [family, kind, 0, 0, 0, 0]) };
-    for (device, fd) in CHANNELS.iter().zip([ends[0] as isize, socket]) {
+    for (device, fd) in CHANNEL_DEVICES.iter().zip([ends[0] as isize, socket]) {
         if let Some(status) = usize::try_from(fd).ok().and_then(status) {
             device.store(status.st_dev, Ordering::Relaxed);
         }
@@ -92,7 +92,7 @@ fn note_channels() {
 
 /// Sets the time that the files show, in nanoseconds since 1970.
 pub(crate) fn set_start(epoch: u64) {
-    START.store(epoch / 1_000_000_000, Ordering::Relaxed);
+    START_SECONDS.store(epoch / 1_000_000_000, Ordering::Relaxed);
 }
 
 /// Returns whether the function is the C library's: another library may have replaced it, for its own
@@ -117,14 +117,14 @@ fn shown_inode(device: u64, inode: u64) -> Option<u64> {
     if let Some(stream) = STREAMS.iter().position(is_this) {
         return Some(1 + stream as u64);
     }
-    let kind = CHANNELS.iter().position(|its_device| its_device.load(Ordering::Relaxed) == device)?;
-    let known = &SEEN[kind];
+    let kind = CHANNEL_DEVICES.iter().position(|its_device| its_device.load(Ordering::Relaxed) == device)?;
+    let known = &KNOWN_INODES[kind];
     let is_this = |place: &AtomicU64| {
         let before = place.compare_exchange(0, inode, Ordering::Relaxed, Ordering::Relaxed);
         before.is_ok() || before == Err(inode)
     };
     let nth = known.iter().position(is_this)?;
-    Some((1 + STREAMS.len() + kind * MAX_SEEN + nth) as u64)
+    Some((1 + STREAMS.len() + kind * MAX_INODES + nth) as u64)
 }
 
 /// The number of 512-byte blocks that a file of this size takes in memory.
@@ -141,7 +141,7 @@ unsafe fn finish_stat(result: isize, status: *mut libc::stat) -> i32 {
     // SAFETY: the kernel has just filled it in.
     let status = unsafe { &mut *status };
     if let Some(inode) = shown_inode(status.st_dev, status.st_ino) {
-        let start = START.load(Ordering::Relaxed) as i64;
+        let start = START_SECONDS.load(Ordering::Relaxed) as i64;
         (status.st_dev, status.st_ino) = (0, inode);
         (status.st_atime, status.st_mtime, status.st_ctime) = (start, start, start);
         (status.st_atime_nsec, status.st_mtime_nsec, status.st_ctime_nsec) = (0, 0, 0);
@@ -208,7 +208,7 @@ unsafe extern "C" fn make_statx(
     let status = unsafe { &mut *status };
     let device = libc::makedev(status.stx_dev_major, status.stx_dev_minor);
     if let Some(inode) = shown_inode(device, status.stx_ino) {
-        let start = START.load(Ordering::Relaxed) as i64;
+        let start = START_SECONDS.load(Ordering::Relaxed) as i64;
         (status.stx_dev_major, status.stx_dev_minor, status.stx_mnt_id) = (0, 0, 0);
         status.stx_ino = inode;
         status.stx_blocks = shown_blocks(status.stx_size);

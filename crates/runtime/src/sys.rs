@@ -26,7 +26,7 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
 
 /// The start of the runtime's memory: far from programs, libraries, stacks and heaps, so that the program's
 /// addresses do not depend on its size.
-pub(crate) const OWN: usize = 0x6000_0000_0000;
+pub(crate) const RUNTIME_MEMORY: usize = 0x6000_0000_0000;
 /// The start of its heap, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
 /// The start of the part of its heap that depends on the plan.
@@ -41,24 +41,24 @@ fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
 }
 
 /// The addresses of the next pieces of the runtime's memory.
-static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(PLAN_HEAP)];
+static NEXT_FREE: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(PLAN_HEAP)];
 
 /// Returns the ends of both parts of the runtime's memory.
-pub(crate) fn own_ends() -> [usize; 2] {
-    NEXT.each_ref().map(|next| next.load(Ordering::Relaxed))
+pub(crate) fn own_heap_ends() -> [usize; 2] {
+    NEXT_FREE.each_ref().map(|next| next.load(Ordering::Relaxed))
 }
 
 /// Maps fresh zeroed memory.
 pub(crate) fn map(size: usize, for_plan: bool) -> Option<usize> {
-    let at = NEXT[usize::from(for_plan)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
+    let at = NEXT_FREE[usize::from(for_plan)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
     map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
 
 /// Maps `size` bytes of a file, shared, replacing the previous mapping of this kind.
 pub(crate) fn map_shared(fd: i32, size: usize) -> Option<usize> {
     // SAFETY: only this function maps anything there.
-    unsafe { call(libc::SYS_munmap, [OWN, size, 0, 0, 0, 0]) };
-    map_at(OWN, size, libc::MAP_SHARED, fd)
+    unsafe { call(libc::SYS_munmap, [RUNTIME_MEMORY, size, 0, 0, 0, 0]) };
+    map_at(RUNTIME_MEMORY, size, libc::MAP_SHARED, fd)
 }
 
 /// Reserves memory at an address for good; returns false if the system does not allow it.
@@ -74,7 +74,7 @@ pub(crate) fn reserve(at: usize, size: usize) -> bool {
 ///
 /// # Safety
 /// All of it was reserved with [`reserve`], and nothing borrowed from it is alive.
-pub(crate) unsafe fn empty(from: usize, to: usize) {
+pub(crate) unsafe fn clear_reserved(from: usize, to: usize) {
     let (first, last) = (from.next_multiple_of(4096).min(to), to & !4095);
     // SAFETY: the caller's contract.
     unsafe {
@@ -111,13 +111,13 @@ pub(crate) unsafe fn copy_memory(from: usize, to: usize, len: usize) -> usize {
     // SAFETY: one source and one destination, for which the caller guarantees room.
     match unsafe { call(libc::SYS_process_vm_readv, [process() as usize, to, 1, from, 1, 0]) } {
         // SAFETY: the caller's contract.
-        NOT_PERMITTED | NOT_THERE => unsafe { copy_by_pipe(source, destination, len) },
+        NOT_PERMITTED | NO_SUCH_CALL => unsafe { copy_by_pipe(source, destination, len) },
         copied => copied.max(0) as usize,
     }
 }
 
 const NOT_PERMITTED: isize = -(libc::EPERM as isize);
-const NOT_THERE: isize = -(libc::ENOSYS as isize);
+const NO_SUCH_CALL: isize = -(libc::ENOSYS as isize);
 
 /// Like [`copy_memory`] where the system forbids that call: a pipe accepts only readable bytes. The pipe is
 /// closed afterwards.
@@ -232,29 +232,29 @@ pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
 }
 
 /// The maximum nesting of thread creations.
-const PLACES: usize = 16;
+const MAX_NESTED_PINS: usize = 16;
 
 /// The saved affinity masks; the first number is the size of the mask in bytes, 0 for a free entry.
-struct Affinities(UnsafeCell<[(usize, [u8; 128]); PLACES]>);
+struct Affinities(UnsafeCell<[(usize, [u8; 128]); MAX_NESTED_PINS]>);
 
 // SAFETY: only the running thread reaches it.
 unsafe impl Sync for Affinities {}
 
-static BEFORE: Affinities = Affinities(UnsafeCell::new([(0, [0; 128]); PLACES]));
+static SAVED_MASKS: Affinities = Affinities(UnsafeCell::new([(0, [0; 128]); MAX_NESTED_PINS]));
 
 /// Keeps this thread, and those it creates meanwhile, on its current processor until dropped: waiting for a
 /// thread on the same processor is a plain switch, on another one it costs an interrupt in each direction.
 ///
 /// The processor differs from run to run. So the mask is not kept here, on the program's stack, but in this
-/// entry of [`BEFORE`].
+/// entry of [`SAVED_MASKS`].
 pub(crate) struct OneProcessor(u32);
 
 impl OneProcessor {
-    pub(crate) fn stay() -> Self {
+    pub(crate) fn pin() -> Self {
         Self(stack::run_isolated(|| {
             // SAFETY: only the running thread gets here.
-            let before = unsafe { &mut *BEFORE.0.get() };
-            let Some(place) = before.iter().position(|(size, _)| *size == 0) else { return PLACES as u32 };
+            let before = unsafe { &mut *SAVED_MASKS.0.get() };
+            let Some(place) = before.iter().position(|(size, _)| *size == 0) else { return MAX_NESTED_PINS as u32 };
             let (size, mask) = &mut before[place];
             let mut here = 0u32;
             // SAFETY: there is room for the masks; these are the calling thread's settings.
@@ -283,7 +283,7 @@ impl Drop for OneProcessor {
     fn drop(&mut self) {
         stack::run_isolated(|| {
             // SAFETY: only the running thread gets here.
-            let before = unsafe { &mut *BEFORE.0.get() };
+            let before = unsafe { &mut *SAVED_MASKS.0.get() };
             if let Some((size, mask)) = before.get_mut(self.0 as usize) {
                 // SAFETY: the mask that was set before.
                 unsafe {

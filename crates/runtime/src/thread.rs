@@ -194,14 +194,14 @@ pub(crate) struct ThreadRequest {
 }
 
 /// The first thread that the program creates.
-const FIRST_MADE: ThreadIx = ThreadIx(1);
+const FIRST_CREATED: ThreadIx = ThreadIx(1);
 
 impl Runtime {
     /// Creates a thread through glibc, without scheduling it yet; returns an error number on failure.
     ///
     /// This precedes the turn of the creation: glibc calls the program's allocator, which may have to wait
     /// for another thread that holds its lock. That wait needs a separate turn and event.
-    pub(crate) fn make(&mut self, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
+    pub(crate) fn create_parked(&mut self, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
         let backend = self.state.backend();
         let mut thread = Thread::new(ThreadIx::MAIN, 0, Context::new_unstarted(backend));
         thread.start = Some(request.start);
@@ -209,12 +209,12 @@ impl Runtime {
         thread.arg = request.arg;
         thread.mask = self.state.mask();
         // A kernel thread inherits its creator's mask.
-        thread.context.set_lent(self.state.me().context.lent());
+        thread.context.set_added_mask(self.state.me().context.added_mask());
         let record: *mut Thread = &raw mut *thread;
-        let is_born_here = thread_start::begin(request.attr);
+        let starts_on_carrier = thread_start::prepare(request.attr);
         // Only for fibers: a thread that stays a kernel thread would stay pinned to this processor.
         let affinity_guard =
-            (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
+            (backend == ThreadBackend::Fibers && !starts_on_carrier).then(sys::OneProcessor::pin);
         let paused = PauseGuard::new();
         // The allocator's other operations are not the program's.
         let muted = self.state.muted;
@@ -243,7 +243,7 @@ impl Runtime {
         };
         self.state.undivided -= 1;
         self.state.muted = muted;
-        thread_start::end();
+        thread_start::finish();
         if error != 0 {
             return Err(error);
         }
@@ -268,7 +268,7 @@ impl Runtime {
         }
         if debug::is_on() {
             // SAFETY: the descriptor exists: no thread can have joined this one yet.
-            debug::born(ix, unsafe { *self.state.log.glibc_tid(thread.handle) });
+            debug::thread_created(ix, unsafe { *self.state.log.glibc_tid(thread.handle) });
         }
 
         let parent = self.state.me();
@@ -289,12 +289,12 @@ impl Runtime {
             // OpenMP workers stay for the next parallel region and are never joined.
             self.state.log.thread_joined_or_detached(ix);
         }
-        crate::access::several_threads(self.state.live > 1);
+        crate::access::set_several_threads(self.state.live > 1);
         if stdio::is_held() {
             self.state.expect_waits_in_libraries(0);
         }
-        if ix == FIRST_MADE && self.state.backend() == ThreadBackend::Fibers {
-            watchdog::expect();
+        if ix == FIRST_CREATED && self.state.backend() == ThreadBackend::Fibers {
+            watchdog::install();
         }
         ix
     }
@@ -322,7 +322,7 @@ impl Runtime {
         let handle = self.state.thread(thread).handle;
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
-        let affinity_guard = sys::OneProcessor::stay();
+        let affinity_guard = sys::OneProcessor::pin();
         let _paused = PauseGuard::new();
         thread.context.release(tid);
         drop(affinity_guard);
@@ -330,7 +330,7 @@ impl Runtime {
         unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
         thread.reaped = true;
         if debug::is_on() {
-            debug::reaped(thread.ix);
+            debug::thread_reaped(thread.ix);
         }
     }
 
@@ -556,7 +556,7 @@ impl Runtime {
         state.live -= 1;
         state.ready.set(ix, false);
         if debug::is_on() {
-            debug::ended(ix);
+            debug::thread_ended(ix);
         }
         if detached {
             state.to_reap.push(ix);
@@ -568,7 +568,7 @@ impl Runtime {
                 state.reclassify(waiter);
             }
         }
-        crate::access::several_threads(state.live > 1);
+        crate::access::set_several_threads(state.live > 1);
         self.switch_away();
     }
 }

@@ -74,10 +74,10 @@ pub(crate) unsafe extern "C" fn pass(from: *mut Context, to: *const Context) {
 }
 
 unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
-    crash::share_stack();
+    crash::use_signal_stack();
     // SAFETY: as below.
     let before = unsafe {
-        let before = block_signals() & !(*context).lent();
+        let before = block_signals() & !(*context).added_mask();
         (*context).set_mask(before);
         before
     };
@@ -95,7 +95,7 @@ unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
 unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
     // SAFETY: contexts are parts of records, which do not move.
     let (from, to) = unsafe { (&*from, &*to) };
-    let before = block_signals() & !from.lent();
+    let before = block_signals() & !from.added_mask();
     from.set_mask(before);
     give(to);
     take(from);
@@ -120,7 +120,7 @@ fn take(me: &Context) {
     while me.token.swap(0, Ordering::Acquire) == 0 {
         sys::wait_while(&me.token, 0);
     }
-    dispatch::follow(&me.dispatches);
+    dispatch::enable_for_kernel_thread(&me.dispatches);
 }
 
 /// Blocks signals; returns the previous mask.

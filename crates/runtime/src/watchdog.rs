@@ -21,7 +21,7 @@ use unsnarl_model::{Flags, Misuse, Op};
 use unsnarl_wire::SPIN_CHECK_SIGNAL;
 
 /// The number of equal samples by which a waiting loop is recognised.
-const OFTEN: usize = 3;
+const MIN_REPEATS: usize = 3;
 /// The number of remembered samples.
 const SAMPLES: usize = 256;
 
@@ -41,12 +41,12 @@ static HISTORY: HistoryCell =
     HistoryCell(UnsafeCell::new(SampleHistory { event: 0, count: 0, registers: [0; SAMPLES] }));
 
 /// The stack needed for the kernel's signal frame and the handler.
-const ROOM: usize = 32 << 10;
+const MIN_STACK: usize = 32 << 10;
 
 /// Installs the handler of the controller's signal, which the C library reserves when it creates its first
 /// thread; before that no thread waits for another. The handler runs on the signal stack: the thread's may be
 /// exhausted.
-pub(crate) fn expect() {
+pub(crate) fn install() {
     // All signals are blocked meanwhile, so that the time-limit signal reports the program's location and not
     // this handler's.
     install_handler(check_trampoline, libc::SA_ONSTACK, !0);
@@ -59,8 +59,8 @@ fn install_handler(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
     /// The kernel's layout: handler, flags, return trampoline, mask.
     #[repr(C)]
     struct Action(usize, usize, usize, u64);
-    const RETURNS: i32 = 0x0400_0000;
-    let flags = libc::SA_SIGINFO | libc::SA_RESTART | RETURNS | more;
+    const SA_RESTORER: i32 = 0x0400_0000;
+    let flags = libc::SA_SIGINFO | libc::SA_RESTART | SA_RESTORER | more;
     let action = Action(
         entry as *const () as usize,
         flags as usize,
@@ -101,8 +101,8 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let hash = general
         .iter()
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let waits = was_seen_often(state.log.count(), hash) && wait_loop_at(pc, instruction).is_some();
-    if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
+    let waits = was_seen_repeatedly(state.log.count(), hash) && wait_loop_at(pc, instruction).is_some();
+    if waits && sys::is_readable((sp as usize).saturating_sub(MIN_STACK)) {
         // The controller's next signal may be pending: it must not make the thread yield twice.
         install_handler(yield_trampoline, 0, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
@@ -116,7 +116,7 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
 
 /// Yields to other threads.
 unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
-    expect();
+    install();
     let check_signal = 1u64 << (SPIN_CHECK_SIGNAL - 1);
     let args = [libc::SIG_UNBLOCK as usize, &raw const check_signal as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the other threads are sampled while this one stays here; the handler for that is installed.
@@ -126,10 +126,10 @@ unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
     let state = &mut runtime.state;
     // The interrupted instruction differs each time, so the loop's start is reported.
-    let begins = wait_loop_at(pc, instruction).unwrap_or(pc);
+    let loop_start = wait_loop_at(pc, instruction).unwrap_or(pc);
     state.warn(
         Misuse::NotModelled,
-        begins + 1,
+        loop_start + 1,
         0,
         "spins without a schedule point; preempted by the watchdog",
     );
@@ -149,7 +149,7 @@ fn instruction(pc: u64) -> Option<Instruction> {
     Some(Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode())
 }
 
-fn was_seen_often(event: u64, registers: u64) -> bool {
+fn was_seen_repeatedly(event: u64, registers: u64) -> bool {
     // SAFETY: see above.
     let history = unsafe { &mut *HISTORY.0.get() };
     if history.event != event || history.count == SAMPLES {
@@ -157,5 +157,5 @@ fn was_seen_often(event: u64, registers: u64) -> bool {
     }
     history.registers[history.count] = registers;
     history.count += 1;
-    history.registers[..history.count].iter().filter(|&&other| other == registers).count() >= OFTEN
+    history.registers[..history.count].iter().filter(|&&other| other == registers).count() >= MIN_REPEATS
 }

@@ -32,8 +32,8 @@ real! {
 }
 
 /// Returns the run if accesses are observed now.
-fn watched() -> Option<&'static mut Runtime> {
-    if access::are_observed() { Runtime::enter() } else { None }
+fn observing_run() -> Option<&'static mut Runtime> {
+    if access::is_observing() { Runtime::enter() } else { None }
 }
 
 impl Runtime {
@@ -57,13 +57,13 @@ impl Runtime {
 }
 
 /// Defines an allocation wrapper: a schedule point, the call and the event.
-macro_rules! giving {
+macro_rules! allocations {
     ($($wrapper:literal $register:literal $function:ident($($arg:ident: $type:ty),*), $size:expr;)*) => {
         $(const _: () = {
             unsafe extern "C-unwind" fn wrapper($($arg: $type,)* pc: u64) -> Block {
                 // SAFETY: the program's call, passed on unchanged.
                 unsafe {
-                    let Some(runtime) = watched() else { return $function($($arg),*) };
+                    let Some(runtime) = observing_run() else { return $function($($arg),*) };
                     runtime.allocate($size, pc, || {
                         let block = $function($($arg),*);
                         (block, block)
@@ -75,7 +75,7 @@ macro_rules! giving {
     };
 }
 
-giving! {
+allocations! {
     "__wrap_malloc" "rsi" malloc(size: usize), size;
     "__wrap_calloc" "rdx" calloc(count: usize, size: usize), count.saturating_mul(size);
     "__wrap_aligned_alloc" "rdx" aligned_alloc(alignment: usize, size: usize), size;
@@ -89,7 +89,7 @@ unsafe fn note_free(block: Block, pc: u64) {
     if block.is_null() {
         return;
     }
-    if let Some(runtime) = watched() {
+    if let Some(runtime) = observing_run() {
         let is_point = runtime.is_point(pc);
         if is_point {
             runtime.turn(Op::Free, block as usize, pc);
@@ -131,26 +131,26 @@ note_free! {
 }
 
 /// Frees one block and allocates another, perhaps at the same address.
-unsafe extern "C-unwind" fn resize(block: Block, size: usize, pc: u64) -> Block {
+unsafe extern "C-unwind" fn reallocate(block: Block, size: usize, pc: u64) -> Block {
     // SAFETY: the program's call, passed on unchanged.
     unsafe {
-        let Some(runtime) = watched() else { return realloc(block, size) };
+        let Some(runtime) = observing_run() else { return realloc(block, size) };
         runtime.allocate(size, pc, || {
             let new = realloc(block, size);
             (new, new)
         })
     }
 }
-exported!("rdx" "__wrap_realloc", resize);
+exported!("rdx" "__wrap_realloc", reallocate);
 
-unsafe extern "C-unwind" fn place_aligned(place: *mut Block, alignment: usize, size: usize, pc: u64) -> i32 {
+unsafe extern "C-unwind" fn allocate_aligned(place: *mut Block, alignment: usize, size: usize, pc: u64) -> i32 {
     // SAFETY: the program's call, passed on unchanged.
     unsafe {
-        let Some(runtime) = watched() else { return posix_memalign(place, alignment, size) };
+        let Some(runtime) = observing_run() else { return posix_memalign(place, alignment, size) };
         runtime.allocate(size, pc, || {
             let error = posix_memalign(place, alignment, size);
             (error, if error == 0 { *place } else { core::ptr::null_mut() })
         })
     }
 }
-exported!("rcx" "__wrap_posix_memalign", place_aligned);
+exported!("rcx" "__wrap_posix_memalign", allocate_aligned);

@@ -18,7 +18,7 @@ const ERROR: i32 = 2;
 const NO_MEMORY: i32 = 3;
 const TIMED_OUT: i32 = 4;
 
-const fn answer(error: i32) -> i32 {
+const fn c11_result(error: i32) -> i32 {
     match error {
         0 => SUCCESS,
         libc::EBUSY => BUSY,
@@ -36,18 +36,18 @@ type Routine = unsafe extern "C-unwind" fn();
 hooks! {
     fn thrd_create(handle: *mut usize, start: StartRoutine, arg: *mut c_void) -> i32, |runtime, pc| {
         let attr = core::ptr::null();
-        answer(create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: true }, pc))
+        c11_result(create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: true }, pc))
     }
 
     fn thrd_join(handle: usize, result: *mut i32) -> i32, |runtime, pc| {
         let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
         if cancelled { exit_cancelled() }
         if error == 0 && !result.is_null() { *result = value as usize as i32 }
-        answer(error)
+        c11_result(error)
     }
 
     fn thrd_detach(handle: usize) -> i32, |runtime, pc| {
-        answer(detach(runtime, handle, pc))
+        c11_result(detach(runtime, handle, pc))
     }
 
     fn thrd_exit(result: i32) -> !, |runtime, pc| {
@@ -70,19 +70,19 @@ hooks! {
     }
 
     fn mtx_lock(mutex: *mut Mutex) -> i32, |runtime, pc| {
-        answer(mutex::pthread_mutex_lock(mutex, pc))
+        c11_result(mutex::pthread_mutex_lock(mutex, pc))
     }
 
     fn mtx_trylock(mutex: *mut Mutex) -> i32, |runtime, pc| {
-        answer(mutex::pthread_mutex_trylock(mutex, pc))
+        c11_result(mutex::pthread_mutex_trylock(mutex, pc))
     }
 
     fn mtx_timedlock(mutex: *mut Mutex, at: *const Time) -> i32, |runtime, pc| {
-        answer(mutex::pthread_mutex_timedlock(mutex, at, pc))
+        c11_result(mutex::pthread_mutex_timedlock(mutex, at, pc))
     }
 
     fn mtx_unlock(mutex: *mut Mutex) -> i32, |runtime, pc| {
-        answer(mutex::pthread_mutex_unlock(mutex, pc))
+        c11_result(mutex::pthread_mutex_unlock(mutex, pc))
     }
 
     fn cnd_init(cond: *mut Cond) -> i32, |runtime, pc| {
@@ -94,23 +94,23 @@ hooks! {
     }
 
     fn cnd_wait(cond: *mut Cond, mutex: *mut Mutex) -> i32, |runtime, pc| {
-        answer(cond::pthread_cond_wait(cond, mutex, pc))
+        c11_result(cond::pthread_cond_wait(cond, mutex, pc))
     }
 
     fn cnd_timedwait(cond: *mut Cond, mutex: *mut Mutex, at: *const Time) -> i32, |runtime, pc| {
-        answer(cond::pthread_cond_timedwait(cond, mutex, at, pc))
+        c11_result(cond::pthread_cond_timedwait(cond, mutex, at, pc))
     }
 
     fn cnd_signal(cond: *mut Cond) -> i32, |runtime, pc| {
-        answer(cond::pthread_cond_signal(cond, pc))
+        c11_result(cond::pthread_cond_signal(cond, pc))
     }
 
     fn cnd_broadcast(cond: *mut Cond) -> i32, |runtime, pc| {
-        answer(cond::pthread_cond_broadcast(cond, pc))
+        c11_result(cond::pthread_cond_broadcast(cond, pc))
     }
 
     fn tss_create(key: *mut u32, destructor: Option<Destructor>) -> i32, |runtime, pc| {
-        answer(key::create(runtime, key, destructor))
+        c11_result(key::create(runtime, key, destructor))
     }
 
     fn tss_delete(key: u32) -> (), |runtime, pc| {

@@ -31,7 +31,7 @@ pub(crate) extern "C-unwind" fn exit_cancelled() -> ! {
 }
 
 /// Acts on a due cancellation request, as a separate event.
-pub(super) extern "C-unwind" fn test(runtime: &'static mut Runtime, pc: u64) {
+pub(super) extern "C-unwind" fn act_on_request(runtime: &'static mut Runtime, pc: u64) {
     if runtime.state.me().cancel.is_due() {
         runtime.turn(Op::Cancelled, 0, pc);
         runtime.log(Op::Cancelled, Flags::CANCELLED, pc, 0, 0);
@@ -51,14 +51,14 @@ hooks! {
         if state.waiting.contains(target) {
             state.reclassify(target);
         }
-        let itself = target == state.current && state.me().cancel.asynchronous;
+        let is_own_request = target == state.current && state.me().cancel.asynchronous;
         runtime.log(Op::Cancel, Flags::NONE, pc, 0, target.0.into());
-        if itself { test(runtime, pc) }
+        if is_own_request { act_on_request(runtime, pc) }
         0
     }
 
     fn pthread_testcancel() -> (), |runtime, pc| {
-        test(runtime, pc)
+        act_on_request(runtime, pc)
     }
 
     fn pthread_setcancelstate(state: i32, old: *mut i32) -> i32, |runtime, pc| {
@@ -66,7 +66,7 @@ hooks! {
         let cancel = &mut runtime.state.me().cancel;
         if !old.is_null() { *old = i32::from(cancel.disabled) }
         cancel.disabled = state == PTHREAD_CANCEL_DISABLE;
-        if cancel.asynchronous { test(runtime, pc) }
+        if cancel.asynchronous { act_on_request(runtime, pc) }
         0
     }
 
@@ -77,7 +77,7 @@ hooks! {
         cancel.asynchronous = kind == PTHREAD_CANCEL_ASYNCHRONOUS;
         if cancel.asynchronous {
             runtime.state.me().must_check_signals = true;
-            test(runtime, pc)
+            act_on_request(runtime, pc)
         }
         0
     }

@@ -35,7 +35,7 @@ const EXEC: &str = "exec: the new program runs without control";
 
 /// The number of times a replay checks on a sleeping child that had ended in the recording. It may never end:
 /// in the replay, it may lack input that it got in the recording.
-const MAX_REPLAY_LOOKS: u32 = 20_000;
+const MAX_REPLAY_CHECKS: u32 = 20_000;
 
 type Status = *mut i32;
 type Usage = *mut libc::rusage;
@@ -44,7 +44,7 @@ type Usage = *mut libc::rusage;
 #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl FnOnce() -> isize) -> isize {
     runtime.turn(Op::ChildStart, ADDR, pc);
-    let result = make(runtime, job);
+    let result = start_child(runtime, job);
     if result != 0 {
         log_start(runtime, pc, result);
     }
@@ -52,8 +52,8 @@ pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl 
 }
 
 /// Runs the job and returns the child's id as the program sees it.
-fn make(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
-    runtime.state.descriptors.inherited();
+fn start_child(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
+    runtime.state.descriptors.note_inherited_by_child();
     stack::run_without_residue(|| match job() {
         0 => {
             children::become_child();
@@ -70,7 +70,7 @@ fn log_start(runtime: &mut Runtime, pc: u64, result: isize) {
 }
 
 /// Converts a C result to the kernel's convention for errors.
-fn or_errno(result: i32) -> isize {
+fn kernel_result(result: i32) -> isize {
     // SAFETY: the caller's own errno.
     if result < 0 { -unsafe { *libc::__errno_location() } as isize } else { result as isize }
 }
@@ -85,7 +85,7 @@ extern "C-unwind" fn fork_by(
     // The program's handlers run in here and may wait for their turn, so the event follows when the fork is
     // done.
     // SAFETY: the program asked for it; no runtime state is half updated.
-    let result = make(runtime, || or_errno(unsafe { real() }));
+    let result = start_child(runtime, || kernel_result(unsafe { real() }));
     if result != 0 {
         runtime.turn(Op::ChildStart, ADDR, pc);
         log_start(runtime, pc, result);
@@ -153,7 +153,7 @@ impl ChildWait {
     ) -> Answer {
         let at_once = self.children.options & libc::WNOHANG != 0;
         loop {
-            let turn = if at_once { self.look(runtime) } else { self.take_turn(runtime) };
+            let turn = if at_once { self.poll_turn(runtime) } else { self.take_turn(runtime) };
             let pc = self.pc;
             if turn == Turn::Cancelled {
                 runtime.log(Op::ChildWait, Flags::CANCELLED, pc, ADDR, 0);
@@ -161,14 +161,14 @@ impl ChildWait {
             }
             let attempt = || {
                 if !at_once && turn != Turn::Go {
-                    self.children.wait_while_busy(children::LOOKS);
+                    self.children.wait_while_busy(children::IDLE_CHECKS);
                 }
                 match job() {
                     0 if !at_once => -libc::EAGAIN as isize,
                     process @ 1.. => {
-                        let to_virtual = ids::to_virtual(process as i32) as isize;
+                        let id = ids::to_virtual(process as i32) as isize;
                         children::forget_ended(process as i32);
-                        to_virtual
+                        id
                     }
                     result => result,
                 }
@@ -188,7 +188,7 @@ impl ChildWait {
         }
     }
 
-    fn look(&self, runtime: &mut Runtime) -> Turn {
+    fn poll_turn(&self, runtime: &mut Runtime) -> Turn {
         runtime.try_turn(Op::ChildWait, ADDR, self.pc);
         Turn::Go
     }
@@ -213,7 +213,7 @@ fn reap_for_real(child: i32) {
         return;
     }
     let child = Children { kind: libc::P_PID, id, options: libc::WEXITED };
-    child.wait_while_busy(MAX_REPLAY_LOOKS);
+    child.wait_while_busy(MAX_REPLAY_CHECKS);
     // SAFETY: a child of this process; its status is not needed.
     unsafe { sys::call(libc::SYS_wait4, [id as usize, 0, libc::WNOHANG as usize, 0, 0, 0]) };
     children::forget_ended(id);
@@ -230,13 +230,13 @@ pub(super) unsafe fn wait_for(
 ) -> Answer {
     stack::run_without_residue(|| {
         let wait = ChildWait::new(id, options, pc);
-        let to_real = match wait.children.kind {
+        let kernel_id = match wait.children.kind {
             libc::P_ALL => -1,
             libc::P_PGID => wait.children.id.wrapping_neg(),
             _ => wait.children.id,
         };
         let options = options | libc::WNOHANG;
-        let args = [to_real as usize, status as usize, options as usize, usage as usize, 0, 0];
+        let args = [kernel_id as usize, status as usize, options as usize, usage as usize, 0, 0];
         let whole = [(status as usize, size_of::<i32>()), (usage as usize, size_of::<libc::rusage>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         // SAFETY: the program passed these addresses for the results.
@@ -255,14 +255,14 @@ unsafe fn waitid_by(
 ) -> Answer {
     stack::run_without_residue(|| {
         // The descriptor of a process needs no translation: any process may be waited for through it.
-        let to_real =
+        let kernel_id =
             if kind == libc::P_PID || kind == libc::P_PGID { ids::to_real(id as i32) } else { id as i32 };
-        let wait = ChildWait::of(Children { kind, id: to_real, options }, id as i32, pc);
+        let wait = ChildWait::of(Children { kind, id: kernel_id, options }, id as i32, pc);
         // SAFETY: all zeros is a valid result that names no child.
         let mut answer: libc::siginfo_t = unsafe { core::mem::zeroed() };
         let place = &raw mut answer;
         let options = (options | libc::WNOHANG) as usize;
-        let args = [kind as usize, to_real as usize, place as usize, options, usage as usize, 0];
+        let args = [kind as usize, kernel_id as usize, place as usize, options, usage as usize, 0];
         let whole = [(place as usize, size_of_val(&answer)), (usage as usize, size_of::<libc::rusage>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         // SAFETY: the addresses are the program's and local ones; the kernel's result names a child or none.
@@ -307,7 +307,7 @@ macro_rules! exec {
                     find_and_jump!(),
                     ".cfi_endproc",
                     real = sym REAL,
-                    find = sym leaving_by_exec,
+                    find = sym warn_of_exec,
                 )
             }
         )*
@@ -316,7 +316,7 @@ macro_rules! exec {
 
 exec! { execv execve execvp execvpe execl execle execlp fexecve }
 
-unsafe extern "C" fn leaving_by_exec(real: &Real, pc: u64) -> *mut c_void {
+unsafe extern "C" fn warn_of_exec(real: &Real, pc: u64) -> *mut c_void {
     if let Some(runtime) = Runtime::enter() {
         runtime.state.warn(Misuse::NotModelled, pc, 0, EXEC);
     }
@@ -369,13 +369,13 @@ spawn! {
     posix_spawnp_under_control by next::posix_spawnp;
 }
 
-type Operation = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
+type SpawnArguments = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
 
 #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 unsafe extern "C-unwind" fn spawn_by(
     real: Spawn,
     process: *mut i32,
-    (path, actions, attributes, args, env): Operation,
+    (path, actions, attributes, args, env): SpawnArguments,
     pc: u64,
 ) -> i32 {
     let Some(runtime) = Runtime::enter() else {
@@ -413,7 +413,7 @@ hooks! {
 
     fn forkpty(master: *mut i32, name: *mut c_char, terminal: *const c_void, size: *const c_void) -> i32, |runtime, pc| {
         runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
-        let result = make(runtime, || or_errno(real::forkpty(master, name, terminal, size)));
+        let result = start_child(runtime, || kernel_result(real::forkpty(master, name, terminal, size)));
         if result != 0 {
             runtime.turn(Op::ChildStart, ADDR, pc);
             log_start(runtime, pc, result);
@@ -424,9 +424,9 @@ hooks! {
     fn daemon(keep_directory: i32, keep_streams: i32) -> i32, |runtime, pc| {
         // The parent ends, and the run with it.
         runtime.state.warn(Misuse::NotModelled, pc, 0, "daemon: the program goes on without control");
-        let child = make(runtime, || or_errno(next::fork()));
+        let child = start_child(runtime, || kernel_result(next::fork()));
         if child > 0 {
-            init::exiting(0, pc);
+            init::log_exit(0, pc);
             sys::exit(0);
         }
         if child < 0 { finish(Ok(child)) as i32 } else { real::daemon(keep_directory, keep_streams) }

@@ -13,7 +13,7 @@ unsafe extern "C" {
 }
 
 /// Makes the call for the carrier only, and reports errors as the C library does.
-fn sole_runner(number: i64, args: [usize; 3]) -> i32 {
+fn call_for_carrier(number: i64, args: [usize; 3]) -> i32 {
     let [a, b, c] = args;
     // SAFETY: the program's call; a list of groups is only read.
     let result = unsafe { sys::call(number, [a, b, c, 0, 0, 0]) };
@@ -24,7 +24,7 @@ fn sole_runner(number: i64, args: [usize; 3]) -> i32 {
     0
 }
 
-fn on_fibers(runtime: &Runtime) -> bool {
+fn uses_fibers(runtime: &Runtime) -> bool {
     runtime.state.backend() == ThreadBackend::Fibers
 }
 
@@ -47,22 +47,22 @@ unsafe fn groups_of(user: *const c_char, group: u32) -> Vec<u32> {
 }
 
 /// An id that does not change.
-const SAME: usize = u32::MAX as usize;
+const UNCHANGED: usize = u32::MAX as usize;
 
 macro_rules! credentials {
     ($(fn $name:ident($($arg:ident: $type:ty),*), $number:ident, [$($value:expr),*];)*) => {
         hooks! {
             fn initgroups(user: *const c_char, group: u32) -> i32, |runtime, pc| {
-                if on_fibers(runtime) {
+                if uses_fibers(runtime) {
                     let groups = groups_of(user, group);
-                    sole_runner(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
+                    call_for_carrier(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
                 } else {
                     real::initgroups(user, group)
                 }
             }
 
             $(fn $name($($arg: $type),*) -> i32, |runtime, pc| {
-                if on_fibers(runtime) { sole_runner(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
+                if uses_fibers(runtime) { call_for_carrier(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
             })*
         }
     };
@@ -71,8 +71,8 @@ macro_rules! credentials {
 credentials! {
     fn setuid(user: u32), SYS_setuid, [user as usize, 0, 0];
     fn setgid(group: u32), SYS_setgid, [group as usize, 0, 0];
-    fn seteuid(user: u32), SYS_setresuid, [SAME, user as usize, SAME];
-    fn setegid(group: u32), SYS_setresgid, [SAME, group as usize, SAME];
+    fn seteuid(user: u32), SYS_setresuid, [UNCHANGED, user as usize, UNCHANGED];
+    fn setegid(group: u32), SYS_setresgid, [UNCHANGED, group as usize, UNCHANGED];
     fn setreuid(own: u32, effective: u32), SYS_setreuid, [own as usize, effective as usize, 0];
     fn setregid(own: u32, effective: u32), SYS_setregid, [own as usize, effective as usize, 0];
     fn setresuid(own: u32, effective: u32, saved: u32), SYS_setresuid, [own as usize, effective as usize, saved as usize];

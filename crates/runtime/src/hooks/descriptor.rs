@@ -15,7 +15,7 @@ use core::ffi::c_char;
 use unsnarl_model::{ChannelKind, Flags, Op, Order};
 
 /// Makes a system call that creates one descriptor.
-unsafe fn make(
+unsafe fn make_one(
     runtime: &mut Runtime,
     kind: ChannelKind,
     peer: Peer,
@@ -36,7 +36,7 @@ pub(super) fn make_counter(runtime: &mut Runtime, flags: i32, pc: u64) -> i32 {
     // The flags have the same values for both kinds of descriptors.
     let args = [0, flags as usize, 0, 0, 0, 0];
     // SAFETY: only creates a descriptor.
-    unsafe { make(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, args) }
+    unsafe { make_one(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, args) }
 }
 
 /// Makes a system call that creates two descriptors.
@@ -70,7 +70,7 @@ fn log_opened(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, se
 }
 
 /// Closes a descriptor, or makes another call that its peer notices.
-unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> isize {
+unsafe fn close_or_shut_down(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> isize {
     let io = Io { op: Op::FdClose, fd, events: 0, at_once: true, pc };
     let known = runtime.state.descriptors.lookup(fd);
     if let Some(on) = known {
@@ -99,11 +99,11 @@ unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 
 /// Closes a descriptor on behalf of the C library.
 pub(super) unsafe fn close_for_library(runtime: &mut Runtime, fd: i32, pc: u64) -> isize {
     // SAFETY: the contract of the system call.
-    unsafe { end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
+    unsafe { close_or_shut_down(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
 }
 
 /// Forgets what is known of a descriptor: its kind is determined when it is used.
-fn fresh(runtime: &mut Runtime, fd: i32) -> i32 {
+fn forget_kind(runtime: &mut Runtime, fd: i32) -> i32 {
     if fd >= 0 {
         runtime.state.descriptors.forget(fd);
     }
@@ -152,19 +152,19 @@ hooks! {
 
     fn socket(domain: i32, kind: i32, protocol: i32) -> i32, |runtime, pc| {
         let args = [domain as usize, kind as usize, protocol as usize, 0, 0, 0];
-        make(runtime, ChannelKind::Socket, Peer::Environment, pc, libc::SYS_socket, args)
+        make_one(runtime, ChannelKind::Socket, Peer::Environment, pc, libc::SYS_socket, args)
     }
 
     fn eventfd(count: u32, flags: i32) -> i32, |runtime, pc| {
-        make(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, [count as usize, flags as usize, 0, 0, 0, 0])
+        make_one(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, [count as usize, flags as usize, 0, 0, 0, 0])
     }
 
     fn epoll_create(size: i32) -> i32, |runtime, pc| {
-        make(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create, [size as usize, 0, 0, 0, 0, 0])
+        make_one(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create, [size as usize, 0, 0, 0, 0, 0])
     }
 
     fn epoll_create1(flags: i32) -> i32, |runtime, pc| {
-        make(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create1, [flags as usize, 0, 0, 0, 0, 0])
+        make_one(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create1, [flags as usize, 0, 0, 0, 0, 0])
     }
 
     fn epoll_ctl(set: i32, operation: i32, fd: i32, event: *mut libc::epoll_event) -> i32, |runtime, pc| {
@@ -174,11 +174,11 @@ hooks! {
     }
 
     fn close(fd: i32) -> i32, |runtime, pc| {
-        finish(Ok(end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]))) as i32
+        finish(Ok(close_or_shut_down(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]))) as i32
     }
 
     fn shutdown(fd: i32, how: i32) -> i32, |runtime, pc| {
-        finish(Ok(end(runtime, fd, pc, libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0]))) as i32
+        finish(Ok(close_or_shut_down(runtime, fd, pc, libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0]))) as i32
     }
 
     fn dup(fd: i32) -> i32, |runtime, pc| {
@@ -188,13 +188,13 @@ hooks! {
     }
 
     fn dup2(fd: i32, to: i32) -> i32, |runtime, pc| {
-        let result = finish(Ok(end(runtime, to, pc, libc::SYS_dup2, [fd as usize, to as usize, 0, 0, 0, 0]))) as i32;
+        let result = finish(Ok(close_or_shut_down(runtime, to, pc, libc::SYS_dup2, [fd as usize, to as usize, 0, 0, 0, 0]))) as i32;
         if result >= 0 && fd != to { runtime.state.descriptors.duplicate(fd, to) }
         result
     }
 
     fn dup3(fd: i32, to: i32, flags: i32) -> i32, |runtime, pc| {
-        let result = finish(Ok(end(runtime, to, pc, libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]))) as i32;
+        let result = finish(Ok(close_or_shut_down(runtime, to, pc, libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]))) as i32;
         if result >= 0 { runtime.state.descriptors.duplicate(fd, to) }
         result
     }
@@ -210,39 +210,39 @@ hooks! {
     fn open(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
         let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::open(path, flags, mode));
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 
     fn open64(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
         let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::open64(path, flags, mode));
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 
     fn openat(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
         let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::openat(at, path, flags, mode));
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 
     fn openat64(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
         let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::openat64(at, path, flags, mode));
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 
     fn memfd_create(name: *const c_char, flags: u32) -> i32, |runtime, pc| {
         let fd = real::memfd_create(name, flags);
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 
     fn inotify_init1(flags: i32) -> i32, |runtime, pc| {
         let fd = real::inotify_init1(flags);
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 
     fn inotify_init() -> i32, |runtime, pc| {
         let fd = real::inotify_init();
-        fresh(runtime, fd)
+        forget_kind(runtime, fd)
     }
 }

@@ -25,13 +25,13 @@ unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: imp
     runtime.try_turn(Op::FileLock, addr as usize, pc);
     loop {
         let result = job();
-        let taken = matches!(-result as i32, libc::EAGAIN | libc::EACCES) && result < 0;
+        let is_held = matches!(-result as i32, libc::EAGAIN | libc::EACCES) && result < 0;
         if result == 0 {
             // Whatever the call did, other threads may find the lock free now.
             runtime.state.file_locks_changed += 1;
         }
         runtime.log_io(&io, LOCKS, Flags::NONE, result);
-        if !taken || !waits {
+        if !is_held || !waits {
             return Ok(result);
         }
         let gate = Gate::FileLock(runtime.state.file_locks_changed);

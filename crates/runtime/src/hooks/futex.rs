@@ -62,9 +62,9 @@ unsafe extern "C-unwind" fn call(
                 libc::SYS_kill if ids::is_own(a as i32) => {
                     -kill::send(runtime, (b as i32, libc::SI_USER, 0), None, pc) as isize
                 }
-                libc::SYS_tkill => -kill::send_to_number(runtime, a as i32, b as i32, pc) as isize,
+                libc::SYS_tkill => -kill::send_to_tid(runtime, a as i32, b as i32, pc) as isize,
                 libc::SYS_tgkill if ids::is_own(a as i32) => {
-                    -kill::send_to_number(runtime, b as i32, c as i32, pc) as isize
+                    -kill::send_to_tid(runtime, b as i32, c as i32, pc) as isize
                 }
                 libc::SYS_kill | libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity => {
                     sys::call(number, [ids::to_real(a as i32) as usize, b, c, d, e, f])
@@ -109,7 +109,7 @@ unsafe extern "C-unwind" fn call(
     result
 }
 
-const ANY: u32 = u32::MAX;
+const ANY_BIT: u32 = u32::MAX;
 
 /// Emulates the futex call; returns the kernel's result, negative for errors.
 pub(crate) unsafe fn futex(
@@ -140,13 +140,13 @@ pub(crate) unsafe fn futex(
                     duration(&*timeout).map(|at| clock.moment(id, at))
                 };
                 let Some(deadline) = deadline else { return invalid };
-                let bits = if command == libc::FUTEX_WAIT { ANY } else { third as u32 };
+                let bits = if command == libc::FUTEX_WAIT { ANY_BIT } else { third as u32 };
                 if bits == 0 {
                     return invalid;
                 }
                 wait(runtime, word, value as u32, bits, deadline, pc)
             }
-            libc::FUTEX_WAKE => wake(runtime, word, count(value), ANY, pc),
+            libc::FUTEX_WAKE => wake(runtime, word, count(value), ANY_BIT, pc),
             libc::FUTEX_WAKE_BITSET if third as u32 == 0 => invalid,
             libc::FUTEX_WAKE_BITSET => wake(runtime, word, count(value), third as u32, pc),
             libc::FUTEX_REQUEUE => requeue(runtime, word, count(value), count(timeout), second, None, pc),
@@ -154,10 +154,10 @@ pub(crate) unsafe fn futex(
                 requeue(runtime, word, count(value), count(timeout), second, Some(third as u32), pc)
             }
             libc::FUTEX_WAKE_OP => {
-                let woken = wake(runtime, word, count(value), ANY, pc);
+                let woken = wake(runtime, word, count(value), ANY_BIT, pc);
                 let old = modify(second as *mut u32, third as u32);
                 let more = compare(old, third as u32);
-                woken + if more { wake(runtime, second, count(timeout), ANY, pc) } else { 0 }
+                woken + if more { wake(runtime, second, count(timeout), ANY_BIT, pc) } else { 0 }
             }
             _ => {
                 runtime.state.warn(Misuse::NotModelled, pc, word, "a priority-inheriting futex");
@@ -229,7 +229,7 @@ fn waiters(state: &State, word: usize) -> Vec<ThreadIx> {
 }
 
 /// Grants pending wake-ups to the longest waiting threads: the caller must know which threads still wait.
-fn settle(state: &mut State, word: usize) {
+fn grant_pending(state: &mut State, word: usize) {
     while let Some(event) = state.queues.take(word, 0) {
         let longest = waiters_without_wake_up(state, word).min_by_key(|w| state.threads[w.index()].arrival);
         if let Some(waiter) = longest {
@@ -252,10 +252,10 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
     let state = &mut runtime.state;
     let event = state.log.count();
     let mut waiting = 0_usize;
-    let mut has_bit_masks = bits != ANY;
+    let mut has_bit_masks = bits != ANY_BIT;
     for waiter in waiters_without_wake_up(state, word) {
         waiting += 1;
-        has_bit_masks |= wait_bits(state, waiter) != ANY;
+        has_bit_masks |= wait_bits(state, waiter) != ANY_BIT;
     }
     let woken = if has_bit_masks {
         wake_by_bits(state, word, count, bits, event)
@@ -271,7 +271,7 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
 
 #[cold]
 fn wake_by_bits(state: &mut State, word: usize, count: usize, bits: u32, event: u64) -> usize {
-    settle(state, word);
+    grant_pending(state, word);
     let mut chosen = waiters(state, word);
     chosen.retain(|&waiter| wait_bits(state, waiter) & bits != 0);
     chosen.truncate(count);
@@ -299,7 +299,7 @@ unsafe fn requeue(
     }
     let state = &mut runtime.state;
     let event = state.log.count();
-    settle(state, word);
+    grant_pending(state, word);
     let mut affected = 0;
     for (n, thread) in waiters(state, word).into_iter().take(wake.saturating_add(limit)).enumerate() {
         if n < wake {

@@ -21,7 +21,7 @@ const PARENT: i32 = PROCESS - 1;
 static REAL_PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// Enables the virtual ids for this process.
-pub(crate) fn begin(process: i32) {
+pub(crate) fn enable(process: i32) {
     REAL_PROCESS.store(process, Ordering::Relaxed);
 }
 
@@ -34,10 +34,10 @@ pub(super) fn to_virtual(id: i32) -> i32 {
 /// negative id is a process group.
 pub(super) fn to_real(id: i32) -> i32 {
     let process = REAL_PROCESS.load(Ordering::Relaxed);
-    let ours = |id: i32| process > 0 && (PROCESS..=PROCESS + i32::from(u16::MAX)).contains(&id);
+    let is_own_thread = |id: i32| process > 0 && (PROCESS..=PROCESS + i32::from(u16::MAX)).contains(&id);
     match id {
-        _ if ours(id) => process,
-        i32::MIN..0 if ours(id.wrapping_neg()) => -process,
+        _ if is_own_thread(id) => process,
+        i32::MIN..0 if is_own_thread(id.wrapping_neg()) => -process,
         i32::MIN..0 => children::to_real(id.wrapping_neg()).wrapping_neg(),
         _ => children::to_real(id),
     }
@@ -78,7 +78,7 @@ extern "C" fn getpgrp() -> i32 {
 /// Functions of one or more ids: lists which arguments are ids and whether the result is one.
 macro_rules! take_ids {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty, $answer:ident, ids($($id:ident)*);)*) => {
-        mod taking {
+        mod with_ids {
             use super::*;
             real! { $(fn $name($($arg: $type),*) -> $ret;)* }
         }
@@ -87,28 +87,28 @@ macro_rules! take_ids {
             unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret {
                 $(let $id = to_real($id as i32) as _;)*
                 // SAFETY: passed on as received, except for the ids.
-                $answer(unsafe { taking::$name($($arg),*) })
+                $answer(unsafe { with_ids::$name($($arg),*) })
             }
         )*
     };
 }
 
-const fn same<T: Copy>(answer: T) -> T {
+const fn unchanged<T: Copy>(answer: T) -> T {
     answer
 }
 
 take_ids! {
-    fn killpg(group: i32, signal: i32) -> i32, same, ids(group);
+    fn killpg(group: i32, signal: i32) -> i32, unchanged, ids(group);
     fn getpgid(process: i32) -> i32, to_virtual, ids(process);
     fn getsid(process: i32) -> i32, to_virtual, ids(process);
-    fn setpgid(process: i32, group: i32) -> i32, same, ids(process group);
-    fn getpriority(which: i32, who: u32) -> i32, same, ids(who);
-    fn setpriority(which: i32, who: u32, priority: i32) -> i32, same, ids(who);
-    fn sched_setaffinity(thread: i32, size: usize, set: *const c_void) -> i32, same, ids(thread);
-    fn sched_getaffinity(thread: i32, size: usize, set: *mut c_void) -> i32, same, ids(thread);
-    fn sched_setscheduler(thread: i32, policy: i32, parameter: *const c_void) -> i32, same, ids(thread);
-    fn sched_getscheduler(thread: i32) -> i32, same, ids(thread);
-    fn sched_setparam(thread: i32, parameter: *const c_void) -> i32, same, ids(thread);
-    fn sched_getparam(thread: i32, parameter: *mut c_void) -> i32, same, ids(thread);
-    fn sched_rr_get_interval(thread: i32, interval: *mut libc::timespec) -> i32, same, ids(thread);
+    fn setpgid(process: i32, group: i32) -> i32, unchanged, ids(process group);
+    fn getpriority(which: i32, who: u32) -> i32, unchanged, ids(who);
+    fn setpriority(which: i32, who: u32, priority: i32) -> i32, unchanged, ids(who);
+    fn sched_setaffinity(thread: i32, size: usize, set: *const c_void) -> i32, unchanged, ids(thread);
+    fn sched_getaffinity(thread: i32, size: usize, set: *mut c_void) -> i32, unchanged, ids(thread);
+    fn sched_setscheduler(thread: i32, policy: i32, parameter: *const c_void) -> i32, unchanged, ids(thread);
+    fn sched_getscheduler(thread: i32) -> i32, unchanged, ids(thread);
+    fn sched_setparam(thread: i32, parameter: *const c_void) -> i32, unchanged, ids(thread);
+    fn sched_getparam(thread: i32, parameter: *mut c_void) -> i32, unchanged, ids(thread);
+    fn sched_rr_get_interval(thread: i32, interval: *mut libc::timespec) -> i32, unchanged, ids(thread);
 }

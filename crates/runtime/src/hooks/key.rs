@@ -12,25 +12,25 @@ pub(super) type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 pub(crate) struct Keys(Vec<(u32, Destructor)>);
 
 impl Keys {
-    fn place(&self, key: u32) -> Result<usize, usize> {
+    fn position(&self, key: u32) -> Result<usize, usize> {
         self.0.binary_search_by_key(&key, |&(known, _)| known)
     }
 
     /// Returns the first destructor from `key` on.
-    fn from(&self, key: u32) -> Option<(u32, Destructor)> {
-        let at = self.place(key).unwrap_or_else(|at| at);
+    fn first_from(&self, key: u32) -> Option<(u32, Destructor)> {
+        let at = self.position(key).unwrap_or_else(|at| at);
         self.0.get(at).copied()
     }
 
     fn insert(&mut self, key: u32, destructor: Destructor) {
-        match self.place(key) {
+        match self.position(key) {
             Ok(at) => self.0[at].1 = destructor,
             Err(at) => self.0.insert(at, (key, destructor)),
         }
     }
 
     fn remove(&mut self, key: u32) {
-        if let Ok(at) = self.place(key) {
+        if let Ok(at) = self.position(key) {
             self.0.remove(at);
         }
     }
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C-unwind" fn run_destructors() {
         let mut any = false;
         let mut next = 0;
         // Destructors may create and delete keys, so the table is searched each time.
-        while let Some((key, destructor)) = Runtime::enter().and_then(|r| r.state.keys.from(next)) {
+        while let Some((key, destructor)) = Runtime::enter().and_then(|r| r.state.keys.first_from(next)) {
             next = key + 1;
             // SAFETY: an existing key, and the program's destructor for it.
             unsafe {

@@ -39,7 +39,7 @@ pub(super) extern "C-unwind" fn send(
 }
 
 /// Sends a signal to the thread with this id.
-pub(super) extern "C-unwind" fn send_to_number(
+pub(super) extern "C-unwind" fn send_to_tid(
     runtime: &mut Runtime,
     thread: i32,
     signal: i32,
@@ -79,7 +79,7 @@ hooks! {
         if !ids::is_own(process) {
             return result(-sys::call(libc::SYS_tgkill, [process as usize, thread as usize, signal as usize, 0, 0, 0]) as i32);
         }
-        result(send_to_number(runtime, thread, signal, pc))
+        result(send_to_tid(runtime, thread, signal, pc))
     }
 
     fn kill(process: i32, signal: i32) -> i32, |runtime, pc| {

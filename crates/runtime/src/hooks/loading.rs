@@ -47,7 +47,7 @@ unsafe extern "C" fn dlopen(_: *const c_char, _: c_int) -> *mut c_void {
         "push rsi",
         "sub rsp, 8",
         ".cfi_adjust_cfa_offset 24",
-        "call {choose}",
+        "call {choose_function}",
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
@@ -55,11 +55,11 @@ unsafe extern "C" fn dlopen(_: *const c_char, _: c_int) -> *mut c_void {
         "mov rdx, [rsp]",
         "jmp rax",
         ".cfi_endproc",
-        choose = sym choose,
+        choose_function = sym choose_function,
     )
 }
 
-extern "C" fn choose() -> usize {
+extern "C" fn choose_function() -> usize {
     let function = REAL_OPEN.address() as usize;
     if Runtime::enter().is_some() { open as *const () as usize } else { function }
 }
@@ -69,7 +69,7 @@ extern "C-unwind" fn open(file: *const c_char, mode: c_int, caller: usize) -> *m
         runtime.state.undivided += 1;
     }
     let function = REAL_OPEN.address() as usize;
-    let through = return_near(caller).unwrap_or(ours as *const () as usize);
+    let through = return_near(caller).unwrap_or(own_return as *const () as usize);
     // SAFETY: the program's arguments, and a `ret` instruction.
     let attempt = || unsafe { call_and_return_through(file, mode, function, through) };
     let mut handle = attempt();
@@ -123,7 +123,7 @@ unsafe extern "C-unwind" fn call_and_return_through(
 
 /// A `ret` for callers without a module.
 #[unsafe(naked)]
-unsafe extern "C" fn ours() {
+unsafe extern "C" fn own_return() {
     naked_asm!("ret")
 }
 
@@ -148,7 +148,7 @@ fn code_end(address: usize) -> Option<usize> {
         address: usize,
         end: Option<usize>,
     }
-    unsafe extern "C" fn look(module: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
+    unsafe extern "C" fn find_segment(module: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
         // SAFETY: the loader describes a module, and passes the pointer that it was given.
         let (module, search) = unsafe { (&*module, &mut *search.cast::<Search>()) };
         // SAFETY: the module's program headers.
@@ -166,7 +166,7 @@ fn code_end(address: usize) -> Option<usize> {
         search.end.is_some().into()
     }
     let mut search = Search { address, end: None };
-    // SAFETY: `look` has the type that is asked for, and `search` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    // SAFETY: `find_segment` has the type that is asked for, and `search` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(find_segment), (&raw mut search).cast()) };
     search.end
 }

@@ -48,7 +48,7 @@ unsafe extern "C" fn dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
 unsafe extern "C" fn resolver(handle: *mut c_void, name: *const c_char, caller: *mut c_void) -> usize {
     // SAFETY: the caller passes a C string.
     if handle == libc::RTLD_NEXT && unsafe { starts_threads(name) } && is_lookup_beyond_runtime(caller) {
-        return ours as *const () as usize;
+        return runtime_definition as *const () as usize;
     }
     real()
 }
@@ -68,7 +68,7 @@ unsafe fn starts_threads(name: *const c_char) -> bool {
         .all(|(at, &byte)| unsafe { *name.add(at) } as u8 == byte)
 }
 
-unsafe extern "C" fn ours() -> usize {
+unsafe extern "C" fn runtime_definition() -> usize {
     super::thread::start_thread as *const () as usize
 }
 
@@ -77,8 +77,8 @@ unsafe extern "C" fn ours() -> usize {
 fn is_lookup_beyond_runtime(caller: *mut c_void) -> bool {
     // SAFETY: the address is the real `dlsym`, called with its arguments.
     let behind_us = unsafe {
-        let look: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = mem::transmute(real());
-        look(libc::RTLD_NEXT, STARTS_THREADS.as_ptr())
+        let lookup: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = mem::transmute(real());
+        lookup(libc::RTLD_NEXT, STARTS_THREADS.as_ptr())
     };
     let (Some(caller), Some(behind_us)) = (module_of(caller), module_of(behind_us)) else { return false };
     let file = c_bytes(behind_us.dli_fname).rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -90,8 +90,8 @@ fn is_lookup_beyond_runtime(caller: *mut c_void) -> bool {
 fn module_of(addr: *mut c_void) -> Option<libc::Dl_info> {
     // SAFETY: plain numbers, which the loader fills in.
     unsafe {
-        let mut module_of = mem::zeroed();
-        (libc::dladdr(addr, &raw mut module_of) != 0).then_some(module_of)
+        let mut module = mem::zeroed();
+        (libc::dladdr(addr, &raw mut module) != 0).then_some(module)
     }
 }
 
@@ -101,12 +101,12 @@ fn real() -> usize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     match REAL.load(Ordering::Relaxed) {
         0 => {
-            let look = |handle| {
+            let lookup = |handle| {
                 // SAFETY: the names are C strings.
                 unsafe { dlvsym(handle, c"dlsym".as_ptr(), c"GLIBC_2.2.5".as_ptr()) as usize }
             };
-            let found = match look(libc::RTLD_NEXT) {
-                0 => look(libc::RTLD_DEFAULT),
+            let found = match lookup(libc::RTLD_NEXT) {
+                0 => lookup(libc::RTLD_DEFAULT),
                 found => found,
             };
             if found == 0 {

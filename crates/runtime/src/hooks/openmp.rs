@@ -27,7 +27,7 @@ struct OpenMpLock {
 const FREE: i32 = 1;
 
 impl OpenMpLocks {
-    fn at(&mut self, object: usize) -> &mut OpenMpLock {
+    fn get_or_add(&mut self, object: usize) -> &mut OpenMpLock {
         let known = self.0.iter().position(|lock| lock.object == object);
         let at = known.unwrap_or_else(|| {
             self.0.push(OpenMpLock { object, word: Box::new(FREE), depth: 0 });
@@ -47,9 +47,9 @@ fn object(of: &'static u8) -> usize {
 }
 
 /// Waits for the lock and takes it. The caller can rely on the real lock being free then.
-fn take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) {
+fn acquire(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) {
     let me = -(runtime.state.me().tid as i32);
-    let lock = runtime.state.openmp.at(object);
+    let lock = runtime.state.openmp.get_or_add(object);
     if nested && *lock.word == me {
         lock.depth += 1;
         runtime.turn(Op::Point, object, pc);
@@ -60,12 +60,12 @@ fn take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) {
     let addr = object as u64;
     let pending = Pending { op: Op::Lock, pc, addr, gate, deadline: u64::MAX, cancellable: false };
     runtime.wait_turn(pending);
-    taken(runtime, object, Op::Lock, pc);
+    mark_taken(runtime, object, Op::Lock, pc);
 }
 
-fn taken(runtime: &mut Runtime, object: usize, op: Op, pc: u64) {
+fn mark_taken(runtime: &mut Runtime, object: usize, op: Op, pc: u64) {
     let me = -(runtime.state.me().tid as i32);
-    let lock = runtime.state.openmp.at(object);
+    let lock = runtime.state.openmp.get_or_add(object);
     *lock.word = me;
     lock.depth = 1;
     let word = &raw const *lock.word as usize;
@@ -74,17 +74,17 @@ fn taken(runtime: &mut Runtime, object: usize, op: Op, pc: u64) {
 }
 
 /// Tries to take the lock; returns 0 if it is held, else the new nesting depth.
-fn try_to_take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) -> i32 {
+fn try_to_acquire(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) -> i32 {
     runtime.turn(Op::TryLock, object, pc);
     let me = -(runtime.state.me().tid as i32);
-    let lock = runtime.state.openmp.at(object);
+    let lock = runtime.state.openmp.get_or_add(object);
     if nested && *lock.word == me {
         lock.depth += 1;
         let depth = lock.depth as i32;
         runtime.log(Op::TryLock, Flags::NONE, pc, object, depth as u64);
         depth
     } else if *lock.word == FREE {
-        taken(runtime, object, Op::TryLock, pc);
+        mark_taken(runtime, object, Op::TryLock, pc);
         1
     } else {
         runtime.log(Op::TryLock, Flags::FAILED, pc, object, 0);
@@ -93,12 +93,12 @@ fn try_to_take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) -> i
 }
 
 /// Releases the lock, and the real one by `real`.
-unsafe fn give(runtime: &mut Runtime, object: usize, pc: u64, real: impl FnOnce()) {
-    let last = runtime.state.openmp.at(object).depth <= 1;
+unsafe fn release(runtime: &mut Runtime, object: usize, pc: u64, real: impl FnOnce()) {
+    let last = runtime.state.openmp.get_or_add(object).depth <= 1;
     let op = if last { Op::Unlock } else { Op::Point };
     runtime.turn(op, object, pc);
     real();
-    let lock = runtime.state.openmp.at(object);
+    let lock = runtime.state.openmp.get_or_add(object);
     lock.depth = lock.depth.saturating_sub(1);
     if last {
         *lock.word = FREE;
@@ -110,57 +110,57 @@ unsafe fn give(runtime: &mut Runtime, object: usize, pc: u64, real: impl FnOnce(
 
 hooks! {
     fn GOMP_critical_start() -> (), |runtime, pc| {
-        take(runtime, object(&UNNAMED), false, pc);
+        acquire(runtime, object(&UNNAMED), false, pc);
         real::GOMP_critical_start()
     }
 
     fn GOMP_critical_end() -> (), |runtime, pc| {
-        give(runtime, object(&UNNAMED), pc, || real::GOMP_critical_end())
+        release(runtime, object(&UNNAMED), pc, || real::GOMP_critical_end())
     }
 
     fn GOMP_critical_name_start(name: *mut *mut c_void) -> (), |runtime, pc| {
-        take(runtime, name as usize, false, pc);
+        acquire(runtime, name as usize, false, pc);
         real::GOMP_critical_name_start(name)
     }
 
     fn GOMP_critical_name_end(name: *mut *mut c_void) -> (), |runtime, pc| {
-        give(runtime, name as usize, pc, || real::GOMP_critical_name_end(name))
+        release(runtime, name as usize, pc, || real::GOMP_critical_name_end(name))
     }
 
     fn GOMP_atomic_start() -> (), |runtime, pc| {
-        take(runtime, object(&ATOMIC), false, pc);
+        acquire(runtime, object(&ATOMIC), false, pc);
         real::GOMP_atomic_start()
     }
 
     fn GOMP_atomic_end() -> (), |runtime, pc| {
-        give(runtime, object(&ATOMIC), pc, || real::GOMP_atomic_end())
+        release(runtime, object(&ATOMIC), pc, || real::GOMP_atomic_end())
     }
 
     fn omp_set_lock(lock: *mut c_void) -> (), |runtime, pc| {
-        take(runtime, lock as usize, false, pc);
+        acquire(runtime, lock as usize, false, pc);
         real::omp_set_lock(lock)
     }
 
     fn omp_unset_lock(lock: *mut c_void) -> (), |runtime, pc| {
-        give(runtime, lock as usize, pc, || real::omp_unset_lock(lock))
+        release(runtime, lock as usize, pc, || real::omp_unset_lock(lock))
     }
 
     fn omp_test_lock(lock: *mut c_void) -> i32, |runtime, pc| {
-        let taken = try_to_take(runtime, lock as usize, false, pc);
-        if taken > 0 { real::omp_test_lock(lock) } else { 0 }
+        let depth = try_to_acquire(runtime, lock as usize, false, pc);
+        if depth > 0 { real::omp_test_lock(lock) } else { 0 }
     }
 
     fn omp_set_nest_lock(lock: *mut c_void) -> (), |runtime, pc| {
-        take(runtime, lock as usize, true, pc);
+        acquire(runtime, lock as usize, true, pc);
         real::omp_set_nest_lock(lock)
     }
 
     fn omp_unset_nest_lock(lock: *mut c_void) -> (), |runtime, pc| {
-        give(runtime, lock as usize, pc, || real::omp_unset_nest_lock(lock))
+        release(runtime, lock as usize, pc, || real::omp_unset_nest_lock(lock))
     }
 
     fn omp_test_nest_lock(lock: *mut c_void) -> i32, |runtime, pc| {
-        let taken = try_to_take(runtime, lock as usize, true, pc);
-        if taken > 0 { real::omp_test_nest_lock(lock) } else { 0 }
+        let depth = try_to_acquire(runtime, lock as usize, true, pc);
+        if depth > 0 { real::omp_test_nest_lock(lock) } else { 0 }
     }
 }

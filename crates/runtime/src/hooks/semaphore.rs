@@ -110,7 +110,7 @@ hooks! {
     }
 
     fn sem_open(name: *const c_char, flags: i32, mode: u32, count: u32) -> *mut Semaphore, |runtime, pc| {
-        let known = named().iter_mut().find(|n| n.linked && n.name == c_bytes(name));
+        let known = named_semaphores().iter_mut().find(|n| n.linked && n.name == c_bytes(name));
         match known {
             Some(_) if flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0 => {
                 sys::set_errno(libc::EEXIST);
@@ -130,7 +130,7 @@ hooks! {
                 let place: *mut Semaphore = libc::calloc(1, size_of::<libc::sem_t>()).cast();
                 *place = count;
                 runtime.turn(Op::SemInit, place as usize, pc);
-                named().push(NamedSemaphore { name: c_bytes(name).to_vec(), place, opened: 1, linked: true });
+                named_semaphores().push(NamedSemaphore { name: c_bytes(name).to_vec(), place, opened: 1, linked: true });
                 runtime.log(Op::SemInit, Flags::NONE, pc, place as usize, count.into());
                 place
             }
@@ -142,7 +142,7 @@ hooks! {
     }
 
     fn sem_close(semaphore: *mut Semaphore) -> i32, |runtime, pc| {
-        match named().iter_mut().find(|n| n.place == semaphore && n.opened > 0) {
+        match named_semaphores().iter_mut().find(|n| n.place == semaphore && n.opened > 0) {
             Some(known) => {
                 known.opened -= 1;
                 0
@@ -152,7 +152,7 @@ hooks! {
     }
 
     fn sem_unlink(name: *const c_char) -> i32, |runtime, pc| {
-        match named().iter_mut().find(|n| n.linked && n.name == c_bytes(name)) {
+        match named_semaphores().iter_mut().find(|n| n.linked && n.name == c_bytes(name)) {
             Some(known) => {
                 known.linked = false;
                 0
@@ -175,7 +175,7 @@ struct NamedSemaphores(UnsafeCell<Vec<NamedSemaphore>>);
 // SAFETY: reached under control only, and so only by the carrier.
 unsafe impl Sync for NamedSemaphores {}
 
-fn named() -> &'static mut Vec<NamedSemaphore> {
+fn named_semaphores() -> &'static mut Vec<NamedSemaphore> {
     static NAMES: NamedSemaphores = NamedSemaphores(UnsafeCell::new(Vec::new()));
     // SAFETY: as above; callers do not keep the reference.
     unsafe { &mut *NAMES.0.get() }

@@ -38,7 +38,7 @@ unsafe extern "C" {
 
 impl State {
     /// Registers a new `FILE`: enables dispatch if its operations can block.
-    unsafe fn opened(&mut self, file: *mut File, pc: u64) -> *mut File {
+    unsafe fn register_stream(&mut self, file: *mut File, pc: u64) -> *mut File {
         // SAFETY: null or an open stream.
         if !file.is_null() && self.descriptors.lookup(unsafe { fileno(file) }).is_some() {
             self.expect_waits_in_libraries(pc);
@@ -58,29 +58,29 @@ pub(crate) unsafe fn call(
     args: [usize; 6],
     (pc, stack): (u64, usize),
 ) -> isize {
-    let [fd, place, size, ..] = args;
+    let [fd, buffer, size, ..] = args;
     let fd = fd as i32;
     if runtime.state.descriptors.lookup(fd).is_none() && number != libc::SYS_close {
         // SAFETY: the caller's contract.
         return unsafe { sys::call(number, args) };
     }
     let call_site = caller(stack);
-    let noted_at = LAST_CALL.place.load(Ordering::Relaxed);
+    let noted_slot = LAST_CALL.slot.load(Ordering::Relaxed);
     let pc = call_site.unwrap_or(pc);
     // A thread must not be cancelled inside the library.
     let disabled = core::mem::replace(&mut runtime.state.me().cancel.disabled, true);
     // SAFETY: the caller's contract.
     let answer: Answer = unsafe {
         match number {
-            libc::SYS_read => read_bytes(runtime, fd, place as *mut c_void, size, pc),
-            libc::SYS_write => write_bytes(runtime, fd, place as *const c_void, size, pc),
+            libc::SYS_read => read_bytes(runtime, fd, buffer as *mut c_void, size, pc),
+            libc::SYS_write => write_bytes(runtime, fd, buffer as *const c_void, size, pc),
             libc::SYS_readv => {
-                let room = core::slice::from_raw_parts(place as *const libc::iovec, size);
+                let room = core::slice::from_raw_parts(buffer as *const libc::iovec, size);
                 let places = OutputBuffers { counted: room, ..OutputBuffers::NONE };
                 runtime.io(reading(fd, pc), number, args, &places)
             }
             libc::SYS_writev => {
-                runtime.write(writing(fd, pc), &message(place as *const libc::iovec, size), 0)
+                runtime.write(writing(fd, pc), &message(buffer as *const libc::iovec, size), 0)
             }
             libc::SYS_close => Ok(descriptor::close_for_library(runtime, fd, pc)),
             _ => Ok(sys::call(number, args)),
@@ -90,7 +90,7 @@ pub(crate) unsafe fn call(
     if call_site.is_some() {
         // Other threads may have called meanwhile, and this call continues.
         LAST_CALL.pc.store(pc as usize, Ordering::Relaxed);
-        LAST_CALL.place.store(noted_at, Ordering::Relaxed);
+        LAST_CALL.slot.store(noted_slot, Ordering::Relaxed);
     }
     answer.unwrap_or(-libc::EINTR as isize)
 }
@@ -99,32 +99,32 @@ pub(crate) unsafe fn call(
 #[repr(C)]
 struct CallSite {
     pc: AtomicUsize,
-    place: AtomicUsize,
+    slot: AtomicUsize,
 }
 
-static LAST_CALL: CallSite = CallSite { pc: AtomicUsize::new(0), place: AtomicUsize::new(0) };
+static LAST_CALL: CallSite = CallSite { pc: AtomicUsize::new(0), slot: AtomicUsize::new(0) };
 
 /// Returns the call site of the stream function that the running thread is in, if it is one of those below.
 fn caller(stack: usize) -> Option<u64> {
     const MAX: usize = 64 << 10;
-    let (pc, place) = (LAST_CALL.pc.load(Ordering::Relaxed), LAST_CALL.place.load(Ordering::Relaxed));
-    let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MAX);
+    let (pc, slot) = (LAST_CALL.pc.load(Ordering::Relaxed), LAST_CALL.slot.load(Ordering::Relaxed));
+    let is_above = slot.checked_sub(stack).is_some_and(|distance| distance < MAX);
     // SAFETY: on the running thread's stack, above its stack pointer.
-    (is_above && unsafe { *(place as *const usize) } == pc).then_some(pc as u64)
+    (is_above && unsafe { *(slot as *const usize) } == pc).then_some(pc as u64)
 }
 
 /// Runs a job on a `FILE` as if the program had called it at `pc`.
 pub(super) fn with_call_site<T>(pc: u64, job: impl FnOnce() -> T) -> T {
-    let place = pc as usize;
-    LAST_CALL.pc.store(place, Ordering::Relaxed);
-    LAST_CALL.place.store(&raw const place as usize, Ordering::Relaxed);
+    let slot = pc as usize;
+    LAST_CALL.pc.store(slot, Ordering::Relaxed);
+    LAST_CALL.slot.store(&raw const slot as usize, Ordering::Relaxed);
     let done = job();
-    LAST_CALL.place.store(0, Ordering::Relaxed);
+    LAST_CALL.slot.store(0, Ordering::Relaxed);
     done
 }
 
 /// Functions that may read or write: the call site is noted, and all arguments are passed on untouched.
-macro_rules! noted {
+macro_rules! note_call_sites {
     ($($name:ident)*) => {
         $(const _: () = {
             static REAL: Real = Real::new(
@@ -159,7 +159,7 @@ unsafe extern "C" fn find(real: &Real) -> *mut c_void {
     real.address()
 }
 
-noted! {
+note_call_sites! {
     fgets fgetc getc _IO_getc fread getline getdelim __getdelim fscanf __isoc99_fscanf __isoc23_fscanf vfscanf
     fputs fputc putc _IO_putc fwrite fprintf __fprintf_chk vfprintf __vfprintf_chk fflush fclose
 }
@@ -167,7 +167,7 @@ noted! {
 hooks! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut File, |runtime, pc| {
         let file = real::fdopen(fd, mode);
-        runtime.state.opened(file, pc)
+        runtime.state.register_stream(file, pc)
     }
 
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
@@ -175,7 +175,7 @@ hooks! {
             Some(fd) => real::fdopen(fd, mode),
             None => real::fopen(path, mode),
         };
-        runtime.state.opened(file, pc)
+        runtime.state.register_stream(file, pc)
     }
 
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
@@ -183,17 +183,17 @@ hooks! {
             Some(fd) => real::fdopen(fd, mode),
             None => real::fopen64(path, mode),
         };
-        runtime.state.opened(file, pc)
+        runtime.state.register_stream(file, pc)
     }
 
     fn freopen(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File, |runtime, pc| {
         let file = real::freopen(path, mode, file);
-        runtime.state.opened(file, pc)
+        runtime.state.register_stream(file, pc)
     }
 
     fn freopen64(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File, |runtime, pc| {
         let file = real::freopen64(path, mode, file);
-        runtime.state.opened(file, pc)
+        runtime.state.register_stream(file, pc)
     }
 
     fn flockfile(file: *mut File) -> (), |runtime, pc| {

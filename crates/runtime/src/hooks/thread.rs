@@ -22,8 +22,8 @@ type Time = libc::timespec;
 
 /// Creates a thread; also used for C11.
 pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) -> i32 {
-    let made = match runtime.make(request) {
-        Err(libc::EAGAIN) => make_again(runtime, request),
+    let made = match runtime.create_parked(request) {
+        Err(libc::EAGAIN) => retry_create(runtime, request),
         made => made,
     };
     runtime.turn(Op::Create, 0, pc);
@@ -44,12 +44,12 @@ pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) ->
 /// have got its thread, so the run is refused as long as the limit holds. Otherwise the thread is tried again; if the
 /// kernel still refuses it, the cause is another one, such as memory, and the failure is the program's own.
 #[cold]
-fn make_again(runtime: &mut Runtime, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
+fn retry_create(runtime: &mut Runtime, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
     for _ in 0..ATTEMPTS {
         if !sys::can_fork() {
             end::refuse("the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)");
         }
-        match runtime.make(request) {
+        match runtime.create_parked(request) {
             Err(libc::EAGAIN) => {}
             made => return made,
         }
@@ -143,7 +143,7 @@ pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
     0
 }
 
-unsafe fn give(place: *mut *mut c_void, result: *mut c_void) {
+unsafe fn store_result(place: *mut *mut c_void, result: *mut c_void) {
     if !place.is_null() {
         // SAFETY: the program passed this address for the result.
         unsafe { *place = result };
@@ -164,7 +164,7 @@ pub(super) unsafe extern "C-unwind" fn start_thread(
 
 /// Calls a C library function that asks the kernel about a thread by the id in its descriptor: all fibers are
 /// the carrier.
-fn by_kernel(runtime: &mut Runtime, handle: usize, job: impl FnOnce() -> i32) -> i32 {
+fn ask_kernel(runtime: &mut Runtime, handle: usize, job: impl FnOnce() -> i32) -> i32 {
     if runtime.state.by_handle(handle).is_none() {
         return libc::ESRCH;
     }
@@ -189,13 +189,13 @@ hooks! {
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
         let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
         if cancelled { exit_cancelled() }
-        if error == 0 { give(result, value) }
+        if error == 0 { store_result(result, value) }
         error
     }
 
     fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
         let (error, value, _) = join(runtime, handle, WaitLimit::None, pc);
-        if error == 0 { give(result, value) }
+        if error == 0 { store_result(result, value) }
         error
     }
 
@@ -231,7 +231,7 @@ hooks! {
         let known = &runtime.state.log.thread(thread).name;
         if known[0] == 0 {
             let main = runtime.state.threads[0].handle;
-            return by_kernel(runtime, main, || real::pthread_getname_np(main, name, size));
+            return ask_kernel(runtime, main, || real::pthread_getname_np(main, name, size));
         }
         if size < known.len() { return libc::ERANGE }
         core::ptr::copy_nonoverlapping(known.as_ptr(), name.cast(), known.len());
@@ -239,23 +239,23 @@ hooks! {
     }
 
     fn pthread_getattr_np(handle: usize, attr: *mut Attr) -> i32, |runtime, pc| {
-        by_kernel(runtime, handle, || real::pthread_getattr_np(handle, attr))
+        ask_kernel(runtime, handle, || real::pthread_getattr_np(handle, attr))
     }
 
     fn pthread_getaffinity_np(handle: usize, size: usize, set: *mut c_void) -> i32, |runtime, pc| {
-        by_kernel(runtime, handle, || real::pthread_getaffinity_np(handle, size, set))
+        ask_kernel(runtime, handle, || real::pthread_getaffinity_np(handle, size, set))
     }
 
     fn pthread_getschedparam(handle: usize, policy: *mut i32, parameter: *mut c_void) -> i32, |runtime, pc| {
-        by_kernel(runtime, handle, || real::pthread_getschedparam(handle, policy, parameter))
+        ask_kernel(runtime, handle, || real::pthread_getschedparam(handle, policy, parameter))
     }
 
     fn pthread_setschedparam(handle: usize, policy: i32, parameter: *const c_void) -> i32, |runtime, pc| {
-        by_kernel(runtime, handle, || real::pthread_setschedparam(handle, policy, parameter))
+        ask_kernel(runtime, handle, || real::pthread_setschedparam(handle, policy, parameter))
     }
 
     fn pthread_setschedprio(handle: usize, priority: i32) -> i32, |runtime, pc| {
-        by_kernel(runtime, handle, || real::pthread_setschedprio(handle, priority))
+        ask_kernel(runtime, handle, || real::pthread_setschedprio(handle, priority))
     }
 
     fn gettid() -> i32, |runtime, pc| {
@@ -304,7 +304,7 @@ unsafe extern "C-unwind" fn timed_join(
     }
     if error == 0 {
         // SAFETY: the program passed this address for the result.
-        unsafe { give(result, value) }
+        unsafe { store_result(result, value) }
     }
     error
 }

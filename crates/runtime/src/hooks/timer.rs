@@ -34,14 +34,14 @@ fn fail(error: i32) -> i32 {
 }
 
 /// Returns the time until a timer fires, and its interval.
-fn left(runtime: &Runtime, timer: &Timer) -> Times {
+fn remaining(runtime: &Runtime, timer: &Timer) -> Times {
     let now = runtime.state.clock.now();
     let left = if timer.at == u64::MAX { 0 } else { timer.at.saturating_sub(now).max(1) };
     Times { it_interval: timespec(timer.again), it_value: timespec(left) }
 }
 
 /// Sets a timer, as `timer_settime` and `timerfd_settime` do.
-unsafe fn set(
+unsafe fn set_times(
     runtime: &mut Runtime,
     id: u64,
     flags: i32,
@@ -61,7 +61,7 @@ unsafe fn set(
     };
     let Some(before) = runtime.set_timer(id, at, again, pc) else { return fail(libc::EINVAL) };
     if !old.is_null() {
-        let left = left(runtime, &before);
+        let left = remaining(runtime, &before);
         // SAFETY: the program passed this address for the result.
         unsafe { *old = left };
     }
@@ -86,7 +86,7 @@ unsafe fn set_real(
     let new = Times { it_interval: again, it_value: value };
     let mut old = Times { it_interval: timespec(0), it_value: timespec(0) };
     // SAFETY: local times.
-    (unsafe { set(runtime, REAL, 0, &raw const new, &raw mut old, pc) } == 0).then_some(old)
+    (unsafe { set_times(runtime, REAL, 0, &raw const new, &raw mut old, pc) } == 0).then_some(old)
 }
 
 /// Returns the time in seconds, rounded to the nearest, but at least 1 if it is not zero.
@@ -130,7 +130,7 @@ const fn can_time(clock: i32) -> bool {
 }
 
 /// The ids of the program's timers differ from all pointers of the C library.
-const FIRST: u64 = 0x7472_0000;
+const FIRST_ID: u64 = 0x7472_0000;
 
 hooks! {
     fn alarm(value: u32) -> u32, |runtime, pc| {
@@ -164,7 +164,7 @@ hooks! {
     fn getitimer(which: i32, place: *mut Micros) -> i32, |runtime, pc| {
         if which != libc::ITIMER_REAL { return real::getitimer(which, place) }
         let timer = runtime.state.timers.get(REAL).copied();
-        let times = timer.map(|timer| left(runtime, &timer));
+        let times = timer.map(|timer| remaining(runtime, &timer));
         if let Some(times) = times {
             *place = Micros { it_interval: micros(&times.it_interval), it_value: micros(&times.it_value) };
         }
@@ -180,10 +180,10 @@ hooks! {
             Ok((on_expiry, by_default)) => {
                 let id = runtime.state.timers.add(clock, on_expiry);
                 if by_default && let Some(timer) = runtime.state.timers.get(id) {
-                    let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], FIRST + id);
+                    let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], FIRST_ID + id);
                     timer.on_expiry = TimerAction::Signal { signal: libc::SIGALRM, to: None, info };
                 }
-                *place = FIRST + id;
+                *place = FIRST_ID + id;
                 0
             }
             Err(error) => fail(error),
@@ -191,16 +191,16 @@ hooks! {
     }
 
     fn timer_settime(id: u64, flags: i32, new: *const Times, old: *mut Times) -> i32, |runtime, pc| {
-        match id.checked_sub(FIRST) {
-            Some(own) if runtime.state.timers.get(own).is_some() => set(runtime, own, flags, new, old, pc),
+        match id.checked_sub(FIRST_ID) {
+            Some(own) if runtime.state.timers.get(own).is_some() => set_times(runtime, own, flags, new, old, pc),
             _ => real::timer_settime(id, flags, new, old),
         }
     }
 
     fn timer_gettime(id: u64, place: *mut Times) -> i32, |runtime, pc| {
-        match id.checked_sub(FIRST).and_then(|own| runtime.state.timers.get(own).copied()) {
+        match id.checked_sub(FIRST_ID).and_then(|own| runtime.state.timers.get(own).copied()) {
             Some(timer) => {
-                *place = left(runtime, &timer);
+                *place = remaining(runtime, &timer);
                 0
             }
             None => real::timer_gettime(id, place),
@@ -208,14 +208,14 @@ hooks! {
     }
 
     fn timer_getoverrun(id: u64) -> i32, |runtime, pc| {
-        match id.checked_sub(FIRST).and_then(|own| runtime.state.timers.get(own).copied()) {
+        match id.checked_sub(FIRST_ID).and_then(|own| runtime.state.timers.get(own).copied()) {
             Some(timer) => timer.overrun as i32,
             None => real::timer_getoverrun(id),
         }
     }
 
     fn timer_delete(id: u64) -> i32, |runtime, pc| {
-        match id.checked_sub(FIRST) {
+        match id.checked_sub(FIRST_ID) {
             Some(own) if runtime.state.timers.get(own).is_some() => {
                 runtime.delete_timer(own, pc);
                 0
@@ -240,8 +240,8 @@ hooks! {
 
     fn timerfd_settime(fd: i32, flags: i32, new: *const Times, old: *mut Times) -> i32, |runtime, pc| {
         let Some(id) = by_descriptor(runtime, fd) else { return real::timerfd_settime(fd, flags, new, old) };
-        let error = set(runtime, id, flags, new, old, pc);
-        if error == 0 { empty(fd) }
+        let error = set_times(runtime, id, flags, new, old, pc);
+        if error == 0 { discard_expirations(fd) }
         error
     }
 
@@ -249,7 +249,7 @@ hooks! {
         let timer = by_descriptor(runtime, fd).and_then(|id| runtime.state.timers.get(id).copied());
         match timer {
             Some(timer) => {
-                *place = left(runtime, &timer);
+                *place = remaining(runtime, &timer);
                 0
             }
             None => real::timerfd_gettime(fd, place),
@@ -261,7 +261,7 @@ hooks! {
         let size = size_of::<u64>();
         let made = sys::call(libc::SYS_signalfd4, [fd as isize as usize, mask as usize, size, flags as usize, 0, 0]);
         if made >= 0 && fd < 0 {
-            runtime.state.descriptors.add_signals(made as i32);
+            runtime.state.descriptors.add_signal_descriptor(made as i32);
         }
         if made >= 0 { runtime.state.listen_to(set) }
         finish(Ok(made)) as i32
@@ -277,7 +277,7 @@ fn by_descriptor(runtime: &Runtime, fd: i32) -> Option<u64> {
 }
 
 /// Discards the expirations counted before.
-fn empty(fd: i32) {
+fn discard_expirations(fd: i32) {
     let mut count = 0u64;
     let read = || {
         // SAFETY: there is room for a count.

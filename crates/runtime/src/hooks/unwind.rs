@@ -29,13 +29,13 @@ unsafe extern "C-unwind" fn _Unwind_RaiseException() {
         "pop rbx",
         "pop rbp",
         "jmp rax",
-        sym look
+        sym record_panic
     )
 }
 
 /// Records a panic; returns the address of the real function. `saved` holds rdi, r15 to r12, rbx, rbp and the
 /// return address.
-unsafe extern "C" fn look(exception: *const u64, saved: *const u64) -> *mut c_void {
+unsafe extern "C" fn record_panic(exception: *const u64, saved: *const u64) -> *mut c_void {
     static REAL: Real = Real::new(c"_Unwind_RaiseException");
     // SAFETY: an exception begins with its class; the words were just pushed.
     unsafe {

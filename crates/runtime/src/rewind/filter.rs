@@ -38,7 +38,7 @@ enum AllowRule {
 use AllowRule::{Always, AtMost, Never, Null, Own};
 
 /// The highest descriptor that may be used: the standard streams, whose output the controller drains.
-const LAST_STREAM: u32 = 2;
+const MAX_STREAM: u32 = 2;
 
 const CALLS: [(i64, AllowRule); 35] = [
     (libc::SYS_brk, Always),
@@ -70,10 +70,10 @@ const CALLS: [(i64, AllowRule); 35] = [
     (libc::SYS_gettimeofday, Always),
     (libc::SYS_process_vm_readv, Always),
     (libc::SYS_prlimit64, Null(2)),
-    (libc::SYS_read, AtMost(0, LAST_STREAM)),
-    (libc::SYS_write, AtMost(0, LAST_STREAM)),
-    (libc::SYS_writev, AtMost(0, LAST_STREAM)),
-    (libc::SYS_lseek, AtMost(0, LAST_STREAM)),
+    (libc::SYS_read, AtMost(0, MAX_STREAM)),
+    (libc::SYS_write, AtMost(0, MAX_STREAM)),
+    (libc::SYS_writev, AtMost(0, MAX_STREAM)),
+    (libc::SYS_lseek, AtMost(0, MAX_STREAM)),
     (libc::SYS_fstat, Always),
     (libc::SYS_newfstatat, Always),
 ];
@@ -96,8 +96,8 @@ impl FilterProgram {
         self.add(BPF_LD | BPF_W | BPF_ABS, at, 0, 0);
     }
 
-    fn end(&mut self, how: u32) {
-        self.add(BPF_RET | BPF_K, how, 0, 0);
+    fn end(&mut self, action: u32) {
+        self.add(BPF_RET | BPF_K, action, 0, 0);
     }
 
     /// Continues with the next instruction if the loaded value equals `value`, else skips so many.
@@ -135,7 +135,7 @@ impl FilterProgram {
 }
 
 /// Installs the filter: afterwards all other calls are forbidden except from [exempted
-/// places](super::after_calls). Returns false if the system does not support it.
+/// places](super::exempt_return_addresses). Returns false if the system does not support it.
 pub(super) fn install() -> bool {
     const NOTHING: sock_filter = sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
     let mut program = FilterProgram { steps: [NOTHING; 512], len: 0 };
@@ -143,7 +143,7 @@ pub(super) fn install() -> bool {
     program.unless_equal(X86_64, 1);
     program.add(BPF_JMP | libc::BPF_JA, 1, 0, 0);
     program.end(libc::SECCOMP_RET_KILL_PROCESS);
-    for after in super::after_calls() {
+    for after in super::exempt_return_addresses() {
         program.load(POINTER);
         program.unless_equal(after as u32, 3);
         program.load(POINTER + 4);

@@ -22,17 +22,17 @@ const MAX_KNOWN: usize = 1024;
 /// Mappings at least this large may be aligned to this size, if there is room below.
 const HUGE: usize = 2 << 20;
 /// Pieces up to this size, and stacks, are not really unmapped.
-const SMALL: usize = 64 << 10;
+const MAX_KEPT_BYTES: usize = 64 << 10;
 
-const NOTHING: usize = libc::PROT_NONE as usize;
-const BOTH: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+const NO_ACCESS: usize = libc::PROT_NONE as usize;
+const READ_WRITE: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 
 /// Memory that a run mapped.
 #[derive(Clone, Copy)]
 pub(super) struct MappedPiece {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// [`NOTHING`] or [`BOTH`], as in the kernel.
+    /// [`NO_ACCESS`] or [`READ_WRITE`], as in the kernel.
     protection: usize,
     /// True if this run may write it.
     is_open: bool,
@@ -42,12 +42,12 @@ pub(super) struct MappedPiece {
     is_stale: bool,
     is_stack: bool,
     /// Its protection before the run, if it existed.
-    older: Option<usize>,
+    protection_before: Option<usize>,
 }
 
 impl MappedPiece {
     pub(super) fn is_writable(&self) -> bool {
-        self.protection == BOTH
+        self.protection == READ_WRITE
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) struct MappingLayout {
     known: [KnownPlacement; MAX_KNOWN],
     known_count: usize,
     /// True if calls are passed to the kernel for the rest of this run.
-    is_over: bool,
+    is_passed_on: bool,
     /// True if memory from before the run may have been discarded without a page fault.
     pub(super) is_emptied: bool,
 }
@@ -92,14 +92,14 @@ impl MappingLayout {
 
     /// Passes all further calls to the kernel.
     pub(super) fn disable(&mut self) {
-        self.is_over = true;
+        self.is_passed_on = true;
     }
 
     /// Prepares for the next run; returns true if all mappings are accounted for. Reports the pieces that are
-    /// removed to `gone`.
-    pub(super) fn reset(&mut self, mut gone: impl FnMut(usize, usize)) -> bool {
-        let is_known = !self.is_over;
-        (self.is_over, self.is_emptied) = (false, false);
+    /// removed to `report_unmapped`.
+    pub(super) fn reset(&mut self, mut report_unmapped: impl FnMut(usize, usize)) -> bool {
+        let is_known = !self.is_passed_on;
+        (self.is_passed_on, self.is_emptied) = (false, false);
         if !is_known {
             self.count = 0;
             return false;
@@ -107,8 +107,8 @@ impl MappingLayout {
         let mut at = 0;
         while at < self.count {
             let piece = &mut self.pieces[at];
-            if let Some(protection) = piece.older {
-                if protection == NOTHING && (piece.is_writable() || piece.is_stale) {
+            if let Some(protection) = piece.protection_before {
+                if protection == NO_ACCESS && (piece.is_writable() || piece.is_stale) {
                     // Memory that could not be written was empty.
                     advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
                 }
@@ -120,7 +120,7 @@ impl MappingLayout {
                 // It was written before it was protected.
                 let piece = *piece;
                 unmap(piece.start, piece.end);
-                gone(piece.start, piece.end);
+                report_unmapped(piece.start, piece.end);
                 self.remove(at);
             } else {
                 (piece.is_mapped, piece.is_stale, piece.is_open) = (false, false, false);
@@ -131,16 +131,16 @@ impl MappingLayout {
     }
 
     /// Emulates a call that the program or a library makes.
-    fn make(&mut self, request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
+    fn emulate(&mut self, request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
         let whole = size.wrapping_add(PAGE - 1) & !(PAGE - 1);
         let end = addr.wrapping_add(whole);
-        let usual = !self.is_over && addr.is_multiple_of(PAGE) && addr <= end && size > 0;
+        let usual = !self.is_passed_on && addr.is_multiple_of(PAGE) && addr <= end && size > 0;
         if usual {
             let done = match request {
                 MappingRequest::Map { flags, .. } => self.map(addr, whole, how, flags),
                 MappingRequest::Unmap => self.unmap(addr, end),
                 MappingRequest::Protect => self.protect(addr, end, how),
-                MappingRequest::Advise if is_forgotten_at_once(how) => {
+                MappingRequest::Advise if is_transient_advice(how) => {
                     self.is_emptied = true;
                     Some(advise(addr, size, how))
                 }
@@ -150,9 +150,9 @@ impl MappingLayout {
                 return result;
             }
         }
-        if !self.is_over {
-            self.give_back();
-            self.is_over = true;
+        if !self.is_passed_on {
+            self.unmap_unused();
+            self.is_passed_on = true;
         }
         let own = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
         // SAFETY: only this thread accesses it.
@@ -160,7 +160,7 @@ impl MappingLayout {
         let can_be_undone = match request {
             MappingRequest::Map { flags, .. } => flags & own == own && flags & libc::MAP_FIXED as usize == 0,
             MappingRequest::Protect => how & libc::PROT_WRITE as usize == 0 || !memory.is_constant(addr, end),
-            MappingRequest::Advise => is_forgotten_at_once(how),
+            MappingRequest::Advise => is_transient_advice(how),
             MappingRequest::Unmap | MappingRequest::Remap { .. } => true,
         };
         if !can_be_undone {
@@ -184,29 +184,29 @@ impl MappingLayout {
     /// Maps memory, at `hint` if there is room.
     fn map(&mut self, hint: usize, size: usize, protection: usize, flags: usize) -> Option<isize> {
         const OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        const HOW: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
-        let usual = flags as i32 & !HOW == OWN && (protection == NOTHING || protection == BOTH);
+        const HARMLESS_FLAGS: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
+        let usual = flags as i32 & !HARMLESS_FLAGS == OWN && (protection == NO_ACCESS || protection == READ_WRITE);
         if !usual || self.count + 8 > MAX_PIECES {
             return None;
         }
         let is_stack = flags & libc::MAP_STACK as usize != 0;
         let how = (flags << 48 ^ protection << 40) as u64;
-        let request = mix(mix(size as u64 ^ how) ^ mix(hint as u64).rotate_left(1));
-        if let Some(at) = self.known(request, hint, size) {
+        let request = mix_bits(mix_bits(size as u64 ^ how) ^ mix_bits(hint as u64).rotate_left(1));
+        if let Some(at) = self.known_placement(request, hint, size) {
             if self.claim(at, at + size, protection, is_stack).is_none() {
                 super::abort_rewind();
             }
             return Some(at as isize);
         }
-        self.give_back();
+        self.unmap_unused();
         // SAFETY: a new mapping at a free address.
         let at = unsafe { call(libc::SYS_mmap, [hint, size, protection, flags, usize::MAX, 0]) };
         if at >= 0 {
             let start = at as usize;
-            if !self.is_over {
+            if !self.is_passed_on {
                 self.remember(request, hint, size, start);
             }
-            let is_open = protection == BOTH;
+            let is_open = protection == READ_WRITE;
             let end = start + size;
             self.insert(MappedPiece { start, end, protection, is_open, is_mapped: true, is_stack, ..EMPTY });
         }
@@ -214,11 +214,11 @@ impl MappingLayout {
     }
 
     /// Returns where the kernel would place this mapping now, if it placed one in the same situation before.
-    fn known(&self, request: u64, hint: usize, size: usize) -> Option<usize> {
+    fn known_placement(&self, request: u64, hint: usize, size: usize) -> Option<usize> {
         let mut alike = self.known[..self.known_count].iter().filter(|known| known.request == request);
         let is_here = |known: &&KnownPlacement| {
-            let (from, to) = matters(known.at, hint, size);
-            self.within(from, to) == known.within
+            let (from, to) = relevant_range(known.at, hint, size);
+            self.changes_between(from, to) == known.within
         };
         alike.find(is_here).map(|known| known.at)
     }
@@ -227,22 +227,22 @@ impl MappingLayout {
         if self.known_count == MAX_KNOWN {
             self.known_count = 0;
         }
-        let (from, to) = matters(at, hint, size);
-        self.known[self.known_count] = KnownPlacement { request, at, within: self.within(from, to) };
+        let (from, to) = relevant_range(at, hint, size);
+        self.known[self.known_count] = KnownPlacement { request, at, within: self.changes_between(from, to) };
         self.known_count += 1;
     }
 
     /// Returns the ranges that this run has mapped or unmapped.
     fn changes(&self) -> impl Iterator<Item = (usize, usize)> {
-        let changed = |piece: &&MappedPiece| piece.is_mapped != piece.older.is_some();
+        let changed = |piece: &&MappedPiece| piece.is_mapped != piece.protection_before.is_some();
         self.pieces().iter().filter(changed).map(|piece| (piece.start, piece.end))
     }
 
     /// Returns a hash of the bounds of all changes between two addresses.
-    fn within(&self, from: usize, to: usize) -> u64 {
+    fn changes_between(&self, from: usize, to: usize) -> u64 {
         self.changes()
             .filter(|&(start, end)| start < to && from < end)
-            .fold(0, |hash, (start, end)| hash ^ mix(start.max(from) as u64) ^ mix(end.min(to) as u64))
+            .fold(0, |hash, (start, end)| hash ^ mix_bits(start.max(from) as u64) ^ mix_bits(end.min(to) as u64))
     }
 
     fn unmap(&mut self, start: usize, end: usize) -> Option<isize> {
@@ -254,7 +254,7 @@ impl MappingLayout {
             while at > first {
                 at -= 1;
                 let piece = &mut self.pieces[at];
-                let is_small = piece.is_stack || !piece.is_open || piece.end - piece.start <= SMALL;
+                let is_small = piece.is_stack || !piece.is_open || piece.end - piece.start <= MAX_KEPT_BYTES;
                 if is_small {
                     piece.is_mapped = false;
                     piece.is_stale |= piece.is_open;
@@ -269,17 +269,17 @@ impl MappingLayout {
             return Some(0);
         }
         let is_free = self.pieces().iter().all(|piece| piece.end <= start || end <= piece.start);
-        if end - start > SMALL || !is_free {
+        if end - start > MAX_KEPT_BYTES || !is_free {
             return None;
         }
         let (mut parts, mut count, mut from) = ([EMPTY; 4], 0, start);
         while from < end {
             // SAFETY: only this thread accesses it.
-            let (until, is_writable) = unsafe { (*state()).memory.part(from, end)? };
-            let protection = if is_writable { BOTH } else { NOTHING };
-            let older = Some(protection);
+            let (until, is_writable) = unsafe { (*state()).memory.saved_part(from, end)? };
+            let protection = if is_writable { READ_WRITE } else { NO_ACCESS };
+            let protection_before = Some(protection);
             *parts.get_mut(count)? =
-                MappedPiece { start: from, end: until, protection, is_stale: is_writable, older, ..EMPTY };
+                MappedPiece { start: from, end: until, protection, is_stale: is_writable, protection_before, ..EMPTY };
             (count, from) = (count + 1, until);
         }
         parts[..count].iter().for_each(|&part| self.insert(part));
@@ -287,17 +287,17 @@ impl MappingLayout {
     }
 
     fn protect(&mut self, start: usize, end: usize, protection: usize) -> Option<isize> {
-        if (protection != NOTHING && protection != BOTH) || self.count + 8 > MAX_PIECES {
+        if (protection != NO_ACCESS && protection != READ_WRITE) || self.count + 8 > MAX_PIECES {
             return None;
         }
         let (first, last) = self.mapped(start, end)?;
         self.pieces[first..last].iter_mut().for_each(|piece| set_protection(piece, protection));
-        if protection == BOTH {
+        if protection == READ_WRITE {
             // A closed neighbour is a guard of this run, which an earlier run may have opened.
             for nth in [first.wrapping_sub(1), last].into_iter().filter(|&nth| nth < self.count) {
                 let piece = &mut self.pieces[nth];
                 if piece.is_mapped && !piece.is_open && (piece.end == start || piece.start == end) {
-                    set_protection(piece, NOTHING);
+                    set_protection(piece, NO_ACCESS);
                 }
             }
         }
@@ -308,7 +308,7 @@ impl MappingLayout {
     fn claim(&mut self, start: usize, end: usize, protection: usize, is_stack: bool) -> Option<()> {
         self.split(start);
         self.split(end);
-        let is_open = protection == BOTH;
+        let is_open = protection == READ_WRITE;
         let mut from = start;
         let mut at = self.pieces().iter().position(|piece| piece.end > start).unwrap_or(self.count);
         while from < end {
@@ -319,14 +319,14 @@ impl MappingLayout {
                         return None;
                     }
                     if is_open && !piece.is_writable() {
-                        protect(piece.start, piece.end, BOTH);
+                        protect(piece.start, piece.end, READ_WRITE);
                     }
                     let piece = &mut self.pieces[at];
                     if is_open {
-                        piece.protection = BOTH;
+                        piece.protection = READ_WRITE;
                     }
                     if piece.is_stale {
-                        empty(piece);
+                        clear(piece);
                         if !piece.is_writable() {
                             // SAFETY: only this thread accesses it.
                             unsafe { (*state()).memory.forget(piece.start, piece.end) };
@@ -358,7 +358,7 @@ impl MappingLayout {
     }
 
     /// Unmaps the pieces that this run has not mapped, or has unmapped.
-    fn give_back(&mut self) {
+    fn unmap_unused(&mut self) {
         let mut at = 0;
         while at < self.count {
             let piece = self.pieces[at];
@@ -367,9 +367,9 @@ impl MappingLayout {
                 continue;
             }
             unmap(piece.start, piece.end);
-            if piece.older.is_some() {
+            if piece.protection_before.is_some() {
                 // It has to be mapped again after the run.
-                self.is_over = true;
+                self.is_passed_on = true;
             } else {
                 // SAFETY: only this thread accesses it.
                 unsafe { (*state()).memory.forget(piece.start, piece.end) };
@@ -430,7 +430,7 @@ impl MappingLayout {
 
 /// Returns the range whose mappings determine this placement: the kernel searches for room from the top. A
 /// mapping that was placed at its hint depends only on the room there.
-fn matters(at: usize, hint: usize, size: usize) -> (usize, usize) {
+fn relevant_range(at: usize, hint: usize, size: usize) -> (usize, usize) {
     if at == hint {
         return (at, at + size);
     }
@@ -441,15 +441,15 @@ fn matters(at: usize, hint: usize, size: usize) -> (usize, usize) {
 const EMPTY: MappedPiece = MappedPiece {
     start: 0,
     end: 0,
-    protection: NOTHING,
+    protection: NO_ACCESS,
     is_open: false,
     is_mapped: false,
     is_stale: false,
     is_stack: false,
-    older: None,
+    protection_before: None,
 };
 
-fn mix(value: u64) -> u64 {
+fn mix_bits(value: u64) -> u64 {
     let mixed = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
 }
@@ -470,25 +470,25 @@ fn advise(addr: usize, size: usize, advice: usize) -> isize {
 }
 
 /// Returns whether this advice takes effect at once and changes no later behaviour of the kernel.
-fn is_forgotten_at_once(advice: usize) -> bool {
-    const KNOWN: [i32; 4] =
+fn is_transient_advice(advice: usize) -> bool {
+    const TRANSIENT: [i32; 4] =
         [libc::MADV_DONTNEED, libc::MADV_WILLNEED, libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE];
-    KNOWN.contains(&(advice as i32))
+    TRANSIENT.contains(&(advice as i32))
 }
 
 fn set_protection(piece: &mut MappedPiece, protection: usize) {
-    piece.is_open = protection == BOTH;
+    piece.is_open = protection == READ_WRITE;
     if piece.protection != protection {
         protect(piece.start, piece.end, protection);
         piece.protection = protection;
         // SAFETY: only this thread accesses it. Its contents, if any, cannot be discarded any more.
-        piece.is_stale = protection == NOTHING && unsafe { (*state()).memory.holds(piece.start, piece.end) };
+        piece.is_stale = protection == NO_ACCESS && unsafe { (*state()).memory.may_hold_data(piece.start, piece.end) };
     }
 }
 
 /// Clears a piece.
-fn empty(piece: &MappedPiece) {
-    if !piece.is_writable() || piece.end - piece.start > SMALL {
+fn clear(piece: &MappedPiece) {
+    if !piece.is_writable() || piece.end - piece.start > MAX_KEPT_BYTES {
         advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
     } else {
         (piece.start..piece.end).step_by(PAGE).for_each(|page| super::memory::fill_page(page, 0));
@@ -496,27 +496,27 @@ fn empty(piece: &MappedPiece) {
 }
 
 /// Redirects the C library's functions to this module; returns false if that is not possible.
-pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
+pub(super) fn install_redirects(redirect: impl Fn(&Real, usize) -> bool) -> bool {
     static MMAP: Real = Real::new(c"mmap");
     static MUNMAP: Real = Real::new(c"munmap");
     static MPROTECT: Real = Real::new(c"mprotect");
     static MADVISE: Real = Real::new(c"madvise");
     static MREMAP: Real = Real::new(c"mremap");
-    lead(&MMAP, mmap as *const () as usize)
-        && lead(&MUNMAP, munmap as *const () as usize)
-        && lead(&MPROTECT, mprotect as *const () as usize)
-        && lead(&MADVISE, madvise as *const () as usize)
-        && lead(&MREMAP, mremap as *const () as usize)
+    redirect(&MMAP, mmap as *const () as usize)
+        && redirect(&MUNMAP, munmap as *const () as usize)
+        && redirect(&MPROTECT, mprotect as *const () as usize)
+        && redirect(&MADVISE, madvise as *const () as usize)
+        && redirect(&MREMAP, mremap as *const () as usize)
 }
 
 /// Emulates the call on another stack: the program finds its own as the kernel would leave it.
-fn arrive(request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
+fn emulate_call(request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
     struct Call(MappingRequest, [usize; 3], isize);
     unsafe extern "C" fn make(call: *mut u8) {
         // SAFETY: the pointer is the call passed below; only the running thread accesses the state.
         unsafe {
             let Call(request, [addr, size, how], result) = &mut *call.cast::<Call>();
-            *result = (*state()).layout.make(*request, *addr, *size, *how);
+            *result = (*state()).layout.emulate(*request, *addr, *size, *how);
         }
     }
     let mut call = Call(request, [addr, size, how], 0);
@@ -537,7 +537,7 @@ unsafe extern "C" fn mmap(
     file: usize,
     offset: usize,
 ) -> isize {
-    arrive(
+    emulate_call(
         MappingRequest::Map { flags: flags & 0xffff_ffff, file, offset },
         addr,
         size,
@@ -546,17 +546,17 @@ unsafe extern "C" fn mmap(
 }
 
 unsafe extern "C" fn munmap(addr: usize, size: usize) -> isize {
-    arrive(MappingRequest::Unmap, addr, size, 0)
+    emulate_call(MappingRequest::Unmap, addr, size, 0)
 }
 
 unsafe extern "C" fn mprotect(addr: usize, size: usize, protection: usize) -> isize {
-    arrive(MappingRequest::Protect, addr, size, protection & 0xffff_ffff)
+    emulate_call(MappingRequest::Protect, addr, size, protection & 0xffff_ffff)
 }
 
 unsafe extern "C" fn madvise(addr: usize, size: usize, advice: usize) -> isize {
-    arrive(MappingRequest::Advise, addr, size, advice & 0xffff_ffff)
+    emulate_call(MappingRequest::Advise, addr, size, advice & 0xffff_ffff)
 }
 
 unsafe extern "C" fn mremap(addr: usize, size: usize, new: usize, flags: usize, to: usize) -> isize {
-    arrive(MappingRequest::Remap { size: new, flags, to }, addr, size, 0)
+    emulate_call(MappingRequest::Remap { size: new, flags, to }, addr, size, 0)
 }

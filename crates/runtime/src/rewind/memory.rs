@@ -17,9 +17,9 @@ pub(super) const PAGE: usize = 4096;
 const MAX_PAGES: usize = 16 << 10;
 /// The maximum number of written pages; a run that writes more is better made by a fork.
 const MAX_WRITTEN: usize = 4 << 10;
-const PLACES: usize = 4 * MAX_WRITTEN;
+const TABLE_SIZE: usize = 4 * MAX_WRITTEN;
 const MAX_MAPPINGS: usize = 1024;
-const LIST: usize = 256 << 10;
+const LIST_BYTES: usize = 256 << 10;
 
 /// A mapping as it was saved.
 #[derive(Clone, Copy)]
@@ -64,15 +64,15 @@ pub(super) struct SavedMemory {
     written: [WrittenPage; MAX_WRITTEN],
     written_count: usize,
     /// A hash table of the written pages.
-    written_at: [usize; PLACES],
+    written_at: [usize; TABLE_SIZE],
     /// The number of page faults up to the end of the last run.
     faults: usize,
     /// The ends of the runtime's heaps.
-    own_ends: [usize; 2],
+    own_heap_ends: [usize; 2],
     /// Saved pages of the race detector's shadow memory, which are kept separately.
     shadow: [WrittenPage; MAX_WRITTEN],
     shadow_count: usize,
-    list: [u8; LIST],
+    list: [u8; LIST_BYTES],
     copies: [[u8; PAGE]; MAX_PAGES],
     copy_count: usize,
 }
@@ -136,14 +136,14 @@ impl SavedMemory {
         self.is_saved =
             self.save_mappings().is_some() && self.save_shadow(shadow).is_some() && self.detects_writes();
         self.heap_end = heap_end(0);
-        self.own_ends = sys::own_ends();
+        self.own_heap_ends = sys::own_heap_ends();
         /// No more is certainly free below the stack; it may not grow further either, unless its limit was
         /// raised.
-        const GROWS: usize = 64 << 20;
+        const MAX_GROWTH: usize = 64 << 20;
         let mut below = 0;
         for SavedMapping { mapping, .. } in &self.mappings[..self.mapping_count] {
             if (mapping.start..=mapping.end).contains(&stack) {
-                self.stack = [mapping.start, below.max(mapping.start.saturating_sub(GROWS))];
+                self.stack = [mapping.start, below.max(mapping.start.saturating_sub(MAX_GROWTH))];
                 break;
             }
             below = mapping.end;
@@ -164,7 +164,7 @@ impl SavedMemory {
 
     /// Returns the end of the next part of these bytes that was mapped, and whether it was writable; `None`
     /// if it was not private memory.
-    pub(super) fn part(&self, start: usize, end: usize) -> Option<(usize, bool)> {
+    pub(super) fn saved_part(&self, start: usize, end: usize) -> Option<(usize, bool)> {
         let mappings = &self.mappings[..self.mapping_count];
         let SavedMapping { mapping, contents } = mappings.iter().find(|saved| start < saved.mapping.end)?;
         let is_own = mapping.start <= start && !mapping.file && *contents != Contents::Constant;
@@ -172,7 +172,7 @@ impl SavedMemory {
     }
 
     /// Returns whether these bytes may have contents.
-    pub(super) fn holds(&self, start: usize, end: usize) -> bool {
+    pub(super) fn may_hold_data(&self, start: usize, end: usize) -> bool {
         const MAX_PAGES_CHECKED: usize = 16;
         let mapping = Mapping { start, end, rights: *b"---p", file: false };
         let is_known = self.written[..self.written_count].iter().any(|page| (start..end).contains(&page.at));
@@ -185,18 +185,18 @@ impl SavedMemory {
     }
 
     /// Forgets written pages outside the saved mappings, which are unmapped.
-    fn forget_all_new(&mut self) {
+    fn forget_unsaved(&mut self) {
         self.retain_written(|saved, at| {
             saved.iter().any(|saved| (saved.mapping.start..saved.mapping.end).contains(&at))
         });
     }
 
-    fn retain_written(&mut self, stays: impl Fn(&[SavedMapping], usize) -> bool) {
+    fn retain_written(&mut self, keeps: impl Fn(&[SavedMapping], usize) -> bool) {
         let Self { mappings, mapping_count, written, written_count, written_at, .. } = self;
         let before = *written_count;
         *written_count = 0;
         for nth in 0..before {
-            if stays(&mappings[..*mapping_count], written[nth].at) {
+            if keeps(&mappings[..*mapping_count], written[nth].at) {
                 written[*written_count] = written[nth];
                 *written_count += 1;
             }
@@ -204,7 +204,7 @@ impl SavedMemory {
         if *written_count < before {
             written_at.fill(0);
             for page in &written[..*written_count] {
-                note(written_at, page.at);
+                insert_page(written_at, page.at);
             }
         }
     }
@@ -308,7 +308,7 @@ impl SavedMemory {
         for page in &self.shadow[..self.shadow_count] {
             copy_page(page.copy, page.at);
         }
-        for (previous, now) in self.own_ends.into_iter().zip(sys::own_ends()) {
+        for (previous, now) in self.own_heap_ends.into_iter().zip(sys::own_heap_ends()) {
             if previous < now {
                 unmap(previous, now);
             }
@@ -328,7 +328,7 @@ impl SavedMemory {
             if self.restore_mappings().is_none() {
                 return false;
             }
-            self.forget_all_new();
+            self.forget_unsaved();
         }
         // The first write to a page faults.
         if (faulted || is_emptied || has_grown || !is_accounted_for) && self.find_written(layout).is_none() {
@@ -347,7 +347,7 @@ impl SavedMemory {
             mappings, mapping_count, pages, written, written_count, written_at, copies, pagemap, ..
         } = self;
         let mut add = |at: usize, copy: usize| {
-            if note(written_at, at) {
+            if insert_page(written_at, at) {
                 *written.get_mut(*written_count)? = WrittenPage { at, copy };
                 *written_count += 1;
             }
@@ -357,8 +357,8 @@ impl SavedMemory {
             let &Contents::Pages(first) = contents else { continue };
             each_page(*pagemap, mapping, |nth, at, page| {
                 let known = pages[first as usize + nth];
-                let is_lost = known & CHANGED != 0 && !page.is_changed();
-                if !page.is_written() && !is_lost {
+                let was_discarded = known & CHANGED != 0 && !page.is_changed();
+                if !page.is_written() && !was_discarded {
                     return Some(());
                 }
                 match known & !CHANGED {
@@ -427,10 +427,10 @@ impl SavedMemory {
 }
 
 /// Adds a page to the hash table; returns false if it was there.
-fn note(noted: &mut [usize; PLACES], page: usize) -> bool {
+fn insert_page(table: &mut [usize; TABLE_SIZE], page: usize) -> bool {
     let mut place = (page / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     loop {
-        match &mut noted[place % PLACES] {
+        match &mut table[place % TABLE_SIZE] {
             free if *free == 0 => {
                 *free = page;
                 return true;
@@ -454,7 +454,7 @@ fn faults() -> usize {
 
 /// Returns whether a mapping is saved separately or not at all.
 fn is_saved_elsewhere(mapping: &Mapping) -> bool {
-    shadow::RANGE.contains(&mapping.start) || mapping.start == super::PLACE
+    shadow::RANGE.contains(&mapping.start) || mapping.start == super::STATE_ADDRESS
 }
 
 fn unmap(from: usize, to: usize) {
@@ -521,12 +521,12 @@ fn each_page(
     mapping: &Mapping,
     mut see: impl FnMut(usize, usize, Page) -> Option<()>,
 ) -> Option<()> {
-    const AT_A_TIME: usize = 1024;
-    let mut info = [const { MaybeUninit::<Page>::uninit() }; AT_A_TIME];
+    const PAGES_PER_READ: usize = 1024;
+    let mut info = [const { MaybeUninit::<Page>::uninit() }; PAGES_PER_READ];
     let count = (mapping.end - mapping.start) / PAGE;
     let mut nth = 0;
     while nth < count {
-        let size = (count - nth).min(AT_A_TIME) * size_of::<Page>();
+        let size = (count - nth).min(PAGES_PER_READ) * size_of::<Page>();
         let offset = (mapping.start / PAGE + nth) * size_of::<Page>();
         // SAFETY: there is as much room as the call says.
         let got =

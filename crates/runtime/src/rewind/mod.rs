@@ -28,7 +28,7 @@ use memory::SavedMemory;
 use unsnarl_wire::{EndKind, Header, Request};
 
 /// The address of the state that is not restored.
-const PLACE: usize = 0x6e00_0000_0000;
+const STATE_ADDRESS: usize = 0x6e00_0000_0000;
 /// Registers that programs may use: x87, SSE, AVX and AVX-512.
 const REGISTERS: u32 = 0xe7;
 const REGISTER_BYTES: usize = 4096;
@@ -56,19 +56,19 @@ struct RewindState {
 }
 
 fn state() -> *mut RewindState {
-    PLACE as *mut RewindState
+    STATE_ADDRESS as *mut RewindState
 }
 
 /// True if this process is rewound.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// The top of the stack for rewinding.
-const TOP: usize = PLACE + offset_of!(RewindState, stack) + STACK;
+const TOP: usize = STATE_ADDRESS + offset_of!(RewindState, stack) + STACK;
 
 /// Returns once for each run that this process makes; the first one has begun. Returns false if the process
 /// cannot be rewound: then there is only one run, and the process must not use the channel.
 pub(crate) fn enter_checkpoint(channel: i32, header: *const Header) -> bool {
-    if !has_registers() || dispatch::has_begun() || !sys::reserve(PLACE, size_of::<RewindState>()) {
+    if !has_registers() || dispatch::is_enabled() || !sys::reserve(STATE_ADDRESS, size_of::<RewindState>()) {
         return false;
     }
     // SAFETY: just created, and only this thread accesses it.
@@ -94,7 +94,7 @@ pub(crate) fn enter_checkpoint(channel: i32, header: *const Header) -> bool {
 
 /// Returns whether the kernel has already provided memory for so many events; otherwise notes that it is
 /// about to.
-pub(crate) fn has_room(events: u64) -> bool {
+pub(crate) fn is_populated(events: u64) -> bool {
     if !IS_ON.load(Ordering::Relaxed) {
         return false;
     }
@@ -119,10 +119,10 @@ fn has_registers() -> bool {
 fn install_redirects() -> bool {
     static EXIT: Real = Real::new(c"_exit");
     let Some(code) = CodeWriter::open() else { return false };
-    let lead = |from: &Real, to: usize| code.redirect(from, to);
-    lead(&EXIT, ended as *const () as usize)
-        && layout::install_redirects(lead)
-        && thread_start::install_redirects(lead)
+    let redirect = |from: &Real, to: usize| code.redirect(from, to);
+    redirect(&EXIT, on_exit as *const () as usize)
+        && layout::install_redirects(redirect)
+        && thread_start::install_redirects(redirect)
 }
 
 /// Saves the caller's context and the memory, and returns once for each run.
@@ -144,33 +144,33 @@ unsafe extern "C" fn checkpoint() {
         "mov [rdi + {stack_pointer}], rsp",
         "movabs rsp, {top}",
         "call {save_memory}",
-        "jmp {go_on}",
-        place = const PLACE,
+        "jmp {resume}",
+        place = const STATE_ADDRESS,
         top = const TOP,
         registers = const REGISTERS,
         thread_pointer = const offset_of!(RewindState, thread_pointer),
         stack_pointer = const offset_of!(RewindState, stack_pointer),
         save_memory = sym save_memory,
-        go_on = sym go_on,
+        resume = sym resume,
     )
 }
 
 /// Handles the program's exit: rewinds the process or ends it.
 #[unsafe(naked)]
-unsafe extern "C" fn ended(status: i32) {
+unsafe extern "C" fn on_exit(status: i32) {
     naked_asm!(
         "movabs rsp, {top}",
         "call {rewind}",
-        "jmp {go_on}",
+        "jmp {resume}",
         top = const TOP,
         rewind = sym rewind,
-        go_on = sym go_on,
+        resume = sym resume,
     )
 }
 
 /// Resumes at the checkpoint.
 #[unsafe(naked)]
-unsafe extern "C" fn go_on() {
+unsafe extern "C" fn resume() {
     naked_asm!(
         "movabs rdi, {place}",
         "mov eax, {registers}",
@@ -186,7 +186,7 @@ unsafe extern "C" fn go_on() {
         "pop rbx",
         "pop rbp",
         "ret",
-        place = const PLACE,
+        place = const STATE_ADDRESS,
         registers = const REGISTERS,
         thread_pointer = const offset_of!(RewindState, thread_pointer),
         stack_pointer = const offset_of!(RewindState, stack_pointer),
@@ -212,7 +212,7 @@ unsafe extern "C" fn rewind(status: i32) {
     set_mask(&all_signals);
     // SAFETY: the controller's memory, mapped for the process's lifetime.
     let header = unsafe { &*state.header };
-    let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::has_begun()) else {
+    let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::is_enabled()) else {
         sys::exit(status)
     };
     if !state.memory.is_saved() {
@@ -221,11 +221,11 @@ unsafe extern "C" fn rewind(status: i32) {
     let busy_waits = header.plan.busy_waits != 0;
     // From here on the shared memory belongs to the controller.
     header.process.store(0, Ordering::Release);
-    answer(state, status);
+    report_end(state, status);
     if !state.memory.restore(&mut state.layout, shadow) {
         sys::exit(0);
     }
-    wait_for_a_run(state, busy_waits);
+    wait_for_run(state, busy_waits);
     publish_process(state);
 }
 
@@ -252,9 +252,9 @@ fn set_mask(mask: &u64) {
 }
 
 /// Reports to the controller that the run is over and the process stays.
-fn answer(state: &RewindState, status: i32) {
-    const STAYS: i32 = 1;
-    let numbers = [state.process, (status & 0xff) << 8, STAYS];
+fn report_end(state: &RewindState, status: i32) {
+    const PROCESS_STAYS: i32 = 1;
+    let numbers = [state.process, (status & 0xff) << 8, PROCESS_STAYS];
     let args = [state.channel as usize, numbers.as_ptr() as usize, size_of_val(&numbers), 0, 0, 0];
     // SAFETY: the kernel only reads the numbers.
     if unsafe { call(libc::SYS_write, args) } != size_of_val(&numbers) as isize {
@@ -263,10 +263,10 @@ fn answer(state: &RewindState, status: i32) {
 }
 
 /// Waits until a run is requested of this process. On other requests it exits, and its parent reads them.
-fn wait_for_a_run(state: &RewindState, busy_waits: bool) {
+fn wait_for_run(state: &RewindState, busy_waits: bool) {
     /// About a tenth of a millisecond of polling.
-    const LOOKS: usize = 300;
-    const PAUSES: usize = 8;
+    const POLLS: usize = 300;
+    const PAUSES_PER_POLL: usize = 8;
     let receive = |flags: i32| {
         let mut byte = 0u8;
         let args = [state.channel as usize, &raw mut byte as usize, 1, flags as usize, 0, 0];
@@ -279,12 +279,12 @@ fn wait_for_a_run(state: &RewindState, busy_waits: bool) {
     };
     let mut request = None;
     if busy_waits {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             request = receive(libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if request.is_some() {
                 break;
             }
-            (0..PAUSES).for_each(|_| _mm_pause());
+            (0..PAUSES_PER_POLL).for_each(|_| _mm_pause());
         }
     }
     while request.is_none() {
@@ -332,7 +332,7 @@ unsafe extern "C" fn make_call(number: usize, args: *const usize) -> isize {
 
 /// Returns the return addresses of [`call`] and of the code that creates kernel threads, by which the filter
 /// recognises them.
-fn after_calls() -> [usize; 3] {
+fn exempt_return_addresses() -> [usize; 3] {
     unsafe extern "C" {
         static unsnarl_called: u8;
         static unsnarl_cloned: u8;

@@ -20,31 +20,31 @@ struct ContextCell(UnsafeCell<MaybeUninit<Context>>);
 unsafe impl Sync for ContextCell {}
 
 /// The context of a thread's creator, until the thread has parked.
-static MAKER: ContextCell = ContextCell(UnsafeCell::new(MaybeUninit::uninit()));
+static CREATOR: ContextCell = ContextCell(UnsafeCell::new(MaybeUninit::uninit()));
 /// The thread pointer of the creator whose next thread starts here; 0 if there is none. The creator may have
 /// to wait for other threads meanwhile, which may create threads too.
-static MAKER_THREAD: AtomicUsize = AtomicUsize::new(0);
+static CREATOR_THREAD: AtomicUsize = AtomicUsize::new(0);
 /// True while a thread is starting and has not parked yet.
 static IS_STARTING: AtomicBool = AtomicBool::new(false);
 /// The kernel's thread id that all fibers share.
-static NUMBER: AtomicI32 = AtomicI32::new(0);
+static TID: AtomicI32 = AtomicI32::new(0);
 /// True if threads can start here.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// The address of the carrier's robust list, as registered with the kernel.
-static ROBUST: AtomicUsize = AtomicUsize::new(0);
+static ROBUST_LIST: AtomicUsize = AtomicUsize::new(0);
 
 const LIST_BYTES: usize = 24;
 
 /// Enables starting threads here; returns false if that is not possible.
-pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
+pub(super) fn install_redirects(redirect: impl Fn(&Real, usize) -> bool) -> bool {
     static CLONE: Real = Real::new(c"clone");
     let (mut list, mut size) = (0usize, 0usize);
     let args = [0, &raw mut list as usize, &raw mut size as usize, 0, 0, 0];
     // SAFETY: there is room for both results.
     let status = unsafe { sys::call(libc::SYS_get_robust_list, args) };
-    NUMBER.store(sys::process(), Ordering::Relaxed);
-    ROBUST.store(list, Ordering::Relaxed);
-    let is_on = status == 0 && size == LIST_BYTES && lead(&CLONE, clone as *const () as usize);
+    TID.store(sys::process(), Ordering::Relaxed);
+    ROBUST_LIST.store(list, Ordering::Relaxed);
+    let is_on = status == 0 && size == LIST_BYTES && redirect(&CLONE, clone as *const () as usize);
     IS_ON.store(is_on, Ordering::Relaxed);
     is_on
 }
@@ -55,19 +55,19 @@ pub(super) fn disable() {
 }
 
 /// Returns whether the thread that is being created with these attributes can start here.
-pub(crate) fn begin(attributes: *const libc::pthread_attr_t) -> bool {
+pub(crate) fn prepare(attributes: *const libc::pthread_attr_t) -> bool {
     // The query leaves no trace on the program's stack.
     let can = IS_ON.load(Ordering::Relaxed) && stack::run_isolated(|| has_default_scheduling(attributes));
-    MAKER_THREAD.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
+    CREATOR_THREAD.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
     can
 }
 
 /// Ends a thread's creation, successful or not.
-pub(crate) fn end() {
-    if MAKER_THREAD.swap(0, Ordering::Relaxed) != 0 {
+pub(crate) fn finish() {
+    if CREATOR_THREAD.swap(0, Ordering::Relaxed) != 0 {
         // SAFETY: the carrier's list, as the C library registered it.
         unsafe {
-            sys::call(libc::SYS_set_robust_list, [ROBUST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0])
+            sys::call(libc::SYS_set_robust_list, [ROBUST_LIST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0])
         };
     }
 }
@@ -83,7 +83,7 @@ pub(crate) fn park(context: &mut Context) {
     context.parked.store(0, Ordering::Relaxed);
     IS_STARTING.store(false, Ordering::Relaxed);
     // SAFETY: the creator waits in `clone`.
-    unsafe { fiber::switch(context, (*MAKER.0.get()).as_ptr()) };
+    unsafe { fiber::switch(context, (*CREATOR.0.get()).as_ptr()) };
 }
 
 /// Returns whether the attributes set no priority and no processors: a thread with either waits until its
@@ -120,20 +120,20 @@ unsafe extern "C" fn clone() {
     naked_asm!(
         ".cfi_startproc",
         "mov rax, fs:[0x10]",
-        "cmp rax, [rip + {maker_thread}]",
+        "cmp rax, [rip + {creator_thread}]",
         "jne 2f",
-        "mov byte ptr [rip + {is_born}], 1",
-        "mov eax, [rip + {number}]",
+        "mov byte ptr [rip + {is_starting}], 1",
+        "mov eax, [rip + {tid}]",
         "mov [r8], eax",
         "sub rsp, 8",
         ".cfi_def_cfa_offset 16",
         "mov r8, rdi",
         "mov rdx, r9",
-        "lea rdi, [rip + {maker}]",
+        "lea rdi, [rip + {creator}]",
         "call {begin}",
         "add rsp, 8",
         ".cfi_def_cfa_offset 8",
-        "mov eax, [rip + {number}]",
+        "mov eax, [rip + {tid}]",
         "ret",
         // The ordinary call.
         "2:",
@@ -167,10 +167,10 @@ unsafe extern "C" fn clone() {
         "syscall",
         "ud2",
         ".cfi_endproc",
-        maker_thread = sym MAKER_THREAD,
-        is_born = sym IS_STARTING,
-        number = sym NUMBER,
-        maker = sym MAKER,
+        creator_thread = sym CREATOR_THREAD,
+        is_starting = sym IS_STARTING,
+        tid = sym TID,
+        creator = sym CREATOR,
         begin = sym begin_thread,
         failed = sym failed,
     )

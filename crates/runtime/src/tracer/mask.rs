@@ -3,16 +3,16 @@
 
 use super::tracer;
 
-const OURS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGTRAP - 1);
+const TRACER_SIGNALS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGTRAP - 1);
 
 /// Returns the mask to set in the kernel.
 pub(crate) fn mask(mask: u64) -> u64 {
-    if tracer().is_some() { mask & !OURS } else { mask }
+    if tracer().is_some() { mask & !TRACER_SIGNALS } else { mask }
 }
 
 /// Returns the mask as it is logged: the same with and without tracing.
 pub(crate) const fn logged_mask(mask: u64) -> u64 {
-    mask & !OURS
+    mask & !TRACER_SIGNALS
 }
 
 /// The signals that the program wants to block.
@@ -31,14 +31,14 @@ impl Mask {
         if tracer().is_some() && !set.is_null() {
             // SAFETY: the caller's contract.
             let mut copy = unsafe { *set };
-            Self::strip(&mut copy);
+            Self::remove_tracer_signals(&mut copy);
             changed = Some(copy);
         }
         Self { given: set, changed }
     }
 
     /// Removes the tracer's signals.
-    pub(crate) fn strip(set: &mut libc::sigset_t) {
+    pub(crate) fn remove_tracer_signals(set: &mut libc::sigset_t) {
         // SAFETY: a signal set and valid numbers.
         unsafe {
             libc::sigdelset(set, libc::SIGSEGV);

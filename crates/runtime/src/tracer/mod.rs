@@ -3,7 +3,7 @@
 //! Only the code of chosen modules is traced: the program's and those the user names. All other code runs
 //! unmodified. The traced code is made non-executable, so that entering it faults, be it by a call, a
 //! callback, the landing pad of an exception, a jump out of a signal handler or the start of a thread. The
-//! fault is where tracing begins ([`Tracer::entered`]); the tracing method detects when control leaves.
+//! fault is where tracing begins ([`Tracer::log_entry`]); the tracing method detects when control leaves.
 //!
 //! There are two methods, which write the same words to the log (`unsnarl_wire::StepWord`): translated code
 //! ([`shadow`]), and the processor's trap flag ([`stepper`]), which is slow and simple and serves as a
@@ -64,8 +64,8 @@ fn tracer() -> Option<&'static mut Tracer> {
 
 /// Begins to trace if the plan asks for it, before the program's code runs.
 pub(crate) fn begin(state: &State) {
-    let how = Tracing::from_number(state.log.header().plan.tracing);
-    if how == Tracing::Off {
+    let requested = Tracing::from_number(state.log.header().plan.tracing);
+    if requested == Tracing::Off {
         return;
     }
     if state.backend() == ThreadBackend::Kernel {
@@ -73,7 +73,7 @@ pub(crate) fn begin(state: &State) {
     }
     let text = TracedText::of(&state.log);
     let words = Words::new(&state.log);
-    let method = if how == Tracing::Stepping {
+    let method = if requested == Tracing::Stepping {
         TracingMethod::Stepping(Stepper::new(&text))
     } else {
         shadow::set_gs(words.shared());
@@ -89,7 +89,7 @@ pub(crate) fn begin(state: &State) {
         *TRACER.0.get() = Some(Tracer { text, words, method, until, paused: Vec::new(), tracing: true })
     };
     for signal in 1..=64 {
-        handlers::watch_again(signal);
+        handlers::refresh_action(signal);
     }
 }
 
@@ -125,9 +125,9 @@ pub(crate) fn abandon() {
 }
 
 /// Restores original addresses in the context and on the stack, before the program's state is inspected.
-pub(crate) fn show_originals(context: *mut libc::ucontext_t) {
+pub(crate) fn restore_originals(context: *mut libc::ucontext_t) {
     if let Some(tracer) = tracer() {
-        tracer.settle();
+        tracer.restore_return_address();
         if let TracingMethod::Translated(shadows) = &tracer.method {
             // SAFETY: the kernel's description of the interrupted context.
             let registers = unsafe { &mut (*context).uc_mcontext.gregs };
@@ -137,7 +137,7 @@ pub(crate) fn show_originals(context: *mut libc::ucontext_t) {
 }
 
 /// Makes the tracer receive its signals first.
-pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
+pub(crate) fn adapt_action(signal: i32, action: &mut libc::sigaction) {
     if tracer().is_none() {
         return;
     }
@@ -145,7 +145,7 @@ pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
     if matches!(signal, libc::SIGSEGV | libc::SIGTRAP) {
         action.sa_flags |= libc::SA_ONSTACK | libc::SA_NODEFER;
     }
-    Mask::strip(&mut action.sa_mask);
+    Mask::remove_tracer_signals(&mut action.sa_mask);
 }
 
 /// Logs that a handler of the program is about to be called; the handler is entered like any other code.
@@ -156,7 +156,7 @@ pub(crate) fn interrupted(context: *const libc::ucontext_t) {
         let word = |r: i32| registers[r as usize] as u64;
         let record = [StepWord::new(StepKind::Signal, word(libc::REG_RIP), 0).0, word(libc::REG_RSP)];
         tracer.words.append(&record);
-        tracer.note_exit();
+        tracer.set_outside();
     }
 }
 
@@ -196,15 +196,15 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     if not_allowed && addr == pc && tracer.text.contains(pc) {
         if tracer.text.pauses_at(pc) {
             if inside {
-                tracer.left(registers);
+                tracer.log_exit(registers);
             }
             tracer.pause(runtime.state.current);
             return 1;
         }
         if !inside {
-            tracer.entered(&runtime.state, registers);
+            tracer.log_entry(&runtime.state, registers);
         }
-        tracer.go_on(registers);
+        tracer.resume(registers);
         return 1;
     }
     if signal == libc::SIGTRAP && inside && tracer.is_step(code) {
@@ -215,9 +215,9 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
         if tracer.words.make_room() {
             return 1;
         }
-        full();
+        trace_full();
     }
-    tracer.settle();
+    tracer.restore_return_address();
     if inside {
         if let TracingMethod::Translated(shadows) = &tracer.method {
             shadow::restore(shadows, registers, tracer.words.saved());
@@ -263,7 +263,7 @@ impl Tracer {
     }
 
     /// Logs that control has entered the traced code.
-    fn entered(&mut self, state: &State, registers: &Registers) {
+    fn log_entry(&mut self, state: &State, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
         let running = u64::from(state.current.0) | state.log.count() << 16;
         let running = [running, sys::thread_pointer() as u64];
@@ -284,7 +284,7 @@ impl Tracer {
     }
 
     /// Continues in the traced code under tracing.
-    fn go_on(&mut self, registers: &mut Registers) {
+    fn resume(&mut self, registers: &mut Registers) {
         match &mut self.method {
             TracingMethod::Stepping(stepper) => stepper.step(registers, &mut self.words),
             TracingMethod::Translated(shadows) => {
@@ -302,10 +302,10 @@ impl Tracer {
         let pc = registers[libc::REG_RIP as usize] as u64;
         let pauses = self.text.pauses_at(pc);
         if self.text.contains(pc) && !pauses {
-            self.go_on(registers);
+            self.resume(registers);
             return;
         }
-        self.left(registers);
+        self.log_exit(registers);
         stepper::stop(registers);
         if pauses {
             self.pause(thread);
@@ -313,7 +313,7 @@ impl Tracer {
     }
 
     /// Logs that control has left for code that is not traced.
-    fn left(&mut self, registers: &Registers) {
+    fn log_exit(&mut self, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
         self.words.append(&[
             StepWord::new(StepKind::Leave, word(libc::REG_RIP), 0).0,
@@ -326,17 +326,17 @@ impl Tracer {
             word(libc::REG_R9),
             word(libc::REG_RAX),
         ]);
-        self.note_exit();
+        self.set_outside();
     }
 
     /// Restores the original return address before the stack is inspected.
-    fn settle(&mut self) {
+    fn restore_return_address(&mut self) {
         if let (TracingMethod::Translated(shadows), Some(slot)) = (&self.method, self.words.take_slot()) {
-            shadow::settle(shadows, slot, self.words.tail());
+            shadow::restore_return_address(shadows, slot, self.words.tail());
         }
     }
 
-    fn note_exit(&mut self) {
+    fn set_outside(&mut self) {
         self.words.set_inside(false);
         if let TracingMethod::Stepping(_) = self.method
             && self.tracing
@@ -351,6 +351,6 @@ type Registers = [libc::greg_t; 23];
 
 /// Ends the run: the trace is full.
 #[cold]
-fn full() -> ! {
+fn trace_full() -> ! {
     end::refuse(unsnarl_wire::TRACE_FULL)
 }

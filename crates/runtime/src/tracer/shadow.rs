@@ -684,7 +684,7 @@ impl ReturnAddressPush {
 }
 
 /// Replaces a return address in translated code on the stack by the original one.
-pub(super) fn settle(shadows: &Shadows, slot: *mut u64, tail: u64) {
+pub(super) fn restore_return_address(shadows: &Shadows, slot: *mut u64, tail: u64) {
     // SAFETY: a stack word that a call wrote and that has not been returned through yet.
     unsafe {
         if shadows.segments.iter().any(|shadow| shadow.tail_back == *slot) {

@@ -46,7 +46,7 @@ impl Words {
         }
         while stopped.load(Ordering::Acquire) == 0 {
             if self.limit + PIECE <= self.first + 8 * consumed.load(Ordering::Acquire) + RING {
-                self.another_piece();
+                self.add_piece();
                 return true;
             }
             // In real time, because this waits for the controller.
@@ -56,7 +56,7 @@ impl Words {
         false
     }
 
-    fn another_piece(&mut self) {
+    fn add_piece(&mut self) {
         const POPULATE_WRITE: usize = 23;
         let [limit, piece] = [self.limit, PIECE].map(|n| n as usize);
         // SAFETY: the runtime's memory: nothing is written there yet, or it was consumed.
@@ -138,7 +138,7 @@ impl Words {
         let at = next.load(Ordering::Relaxed);
         let bytes = 8 * record.len() as u64;
         if at + bytes > self.limit && !self.make_room() {
-            super::full();
+            super::trace_full();
         }
         // SAFETY: below the limit.
         unsafe { (at as *mut u64).copy_from_nonoverlapping(record.as_ptr(), record.len()) };

@@ -6,14 +6,16 @@
 //! fault is where tracing begins ([`Tracer::log_entry`]); the tracing method detects when control leaves.
 //!
 //! There are two methods, which write the same words to the log (`unsnarl_wire::StepWord`): translated code
-//! ([`shadow`]), and the processor's trap flag ([`stepper`]), which is slow and simple and serves as a
+//! ([`translator`]), and the processor's trap flag ([`stepper`]), which is slow and simple and serves as a
 //! reference.
 
+mod code_cache;
+mod direct_returns;
+mod emitter;
 mod mask;
-mod safe;
-mod shadow;
 mod stepper;
 mod text;
+mod translator;
 mod words;
 
 pub(crate) use mask::{Mask, logged_mask, mask};
@@ -21,9 +23,9 @@ pub(crate) use mask::{Mask, logged_mask, mask};
 use crate::{context::ThreadBackend, end, handlers, state::Runtime, state::State, sys};
 use alloc::vec::Vec;
 use core::{cell::UnsafeCell, ffi::c_void};
-use shadow::Shadows;
 use stepper::Stepper;
 use text::TracedText;
+use translator::Translator;
 use unsnarl_model::ThreadIx;
 use unsnarl_wire::{StepKind, StepWord, Tracing};
 use words::Words;
@@ -45,7 +47,7 @@ struct Tracer {
 /// The method by which instructions are traced.
 enum TracingMethod {
     Stepping(Stepper),
-    Translated(Shadows),
+    Translated(Translator),
 }
 
 struct TracerCell(UnsafeCell<Option<Tracer>>);
@@ -76,11 +78,11 @@ pub(crate) fn begin(state: &State) {
     let method = if requested == Tracing::Stepping {
         TracingMethod::Stepping(Stepper::new(&text))
     } else {
-        shadow::set_gs(words.shared());
-        let Some(shadows) = Shadows::new(&text, words.shared(), safe::slots(&state.log)) else {
+        translator::set_gs(words.shared());
+        let Some(translator) = Translator::new(&text, words.shared(), direct_returns::slots(&state.log)) else {
             end::refuse("there is no address space for translated code near the program's own")
         };
-        TracingMethod::Translated(shadows)
+        TracingMethod::Translated(translator)
     };
     text.forbid();
     let until = state.log.traced_until();
@@ -128,10 +130,10 @@ pub(crate) fn abandon() {
 pub(crate) fn restore_originals(context: *mut libc::ucontext_t) {
     if let Some(tracer) = tracer() {
         tracer.restore_return_address();
-        if let TracingMethod::Translated(shadows) = &tracer.method {
+        if let TracingMethod::Translated(translator) = &tracer.method {
             // SAFETY: the kernel's description of the interrupted context.
             let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-            shadow::restore(shadows, registers, tracer.words.saved());
+            translator::restore(translator, registers, tracer.words.saved());
         }
     }
 }
@@ -219,8 +221,8 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     }
     tracer.restore_return_address();
     if inside {
-        if let TracingMethod::Translated(shadows) = &tracer.method {
-            shadow::restore(shadows, registers, tracer.words.saved());
+        if let TracingMethod::Translated(translator) = &tracer.method {
+            translator::restore(translator, registers, tracer.words.saved());
         }
         if FAULTS.contains(&signal) && code > 0 {
             let pc = registers[libc::REG_RIP as usize] as u64;
@@ -287,9 +289,9 @@ impl Tracer {
     fn resume(&mut self, registers: &mut Registers) {
         match &mut self.method {
             TracingMethod::Stepping(stepper) => stepper.step(registers, &mut self.words),
-            TracingMethod::Translated(shadows) => {
+            TracingMethod::Translated(translator) => {
                 let pc = registers[libc::REG_RIP as usize] as u64;
-                match shadows.translation(pc) {
+                match translator.translation(pc) {
                     Some(translation) => registers[libc::REG_RIP as usize] = translation as i64,
                     None => end::refuse("it has an instruction that cannot be translated"),
                 }
@@ -331,8 +333,8 @@ impl Tracer {
 
     /// Restores the original return address before the stack is inspected.
     fn restore_return_address(&mut self) {
-        if let (TracingMethod::Translated(shadows), Some(slot)) = (&self.method, self.words.take_slot()) {
-            shadow::restore_return_address(shadows, slot, self.words.tail());
+        if let (TracingMethod::Translated(translator), Some(slot)) = (&self.method, self.words.take_slot()) {
+            translator::restore_return_address(translator, slot, self.words.tail());
         }
     }
 

@@ -69,7 +69,7 @@ impl Criterion {
 #[derive(Debug, Default)]
 struct Activation {
     /// Executed blocks whose controlling branch is still to be found.
-    demands: Vec<PendingControl>,
+    pending_control: Vec<PendingControl>,
     /// The instruction that was executed next.
     next: Option<InstructionIx>,
     /// Functions that did not return: all with a stack below this address.
@@ -87,9 +87,9 @@ struct BackwardWalk<'a> {
     control: &'a mut dyn Control,
     pending_uses: PendingUses,
     /// By thread, innermost last.
-    levels: Hashed<u16, Vec<Activation>>,
+    activations: Hashed<u16, Vec<Activation>>,
     /// Steps that are certainly in the slice, with the reason.
-    awaited: BTreeMap<u64, Vec<Reason>>,
+    required: BTreeMap<u64, Vec<Reason>>,
     /// Uses that become pending at a step.
     later: BTreeMap<u64, Vec<PendingLocation>>,
     slice: Slice,
@@ -108,8 +108,8 @@ pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Cri
     let mut walk = BackwardWalk {
         control,
         pending_uses: PendingUses::default(),
-        levels: Hashed::default(),
-        awaited: criterion.steps.iter().map(|&step| (step, vec![Reason::Criterion])).collect(),
+        activations: Hashed::default(),
+        required: criterion.steps.iter().map(|&step| (step, vec![Reason::Criterion])).collect(),
         later: BTreeMap::new(),
         slice: Slice::default(),
         found: Vec::new(),
@@ -128,7 +128,7 @@ impl BackwardWalk<'_> {
     /// Visits a step; returns whether anything is still pending.
     fn visit(&mut self, step: &Step<'_>) -> bool {
         if let Some(locations) = self.later.remove(&step.number) {
-            let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
+            let consumer = Consumer { instruction: step.instruction, thread: step.thread, step: step.number };
             for location in locations {
                 match location {
                     PendingLocation::Bytes(span) => self.pending_uses.add_memory(span, consumer),
@@ -138,89 +138,89 @@ impl BackwardWalk<'_> {
                 }
             }
         }
-        let mut reasons = self.awaited.remove(&step.number).unwrap_or_default();
+        let mut reasons = self.required.remove(&step.number).unwrap_or_default();
         self.control(step, &mut reasons);
         self.data(step, &mut reasons);
         if !reasons.is_empty() {
             self.include(step, reasons);
         }
-        !(self.awaited.is_empty()
+        !(self.required.is_empty()
             && self.later.is_empty()
             && self.pending_uses.is_empty()
-            && self.levels.values().flatten().all(|level| level.demands.is_empty()))
+            && self.activations.values().flatten().all(|activation| activation.pending_control.is_empty()))
     }
 
     /// Tracks activations, and finds the steps that this step controls.
     fn control(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
-        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
+        let activations = self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
         match step.flow {
-            Flow::Return => levels.push(Activation::default()),
+            Flow::Return => activations.push(Activation::default()),
             Flow::Unwound { stack, by } => {
                 // Everything that follows depends on the throw, in addition to its other control dependences.
-                let demands = levels.last().map_or(&[][..], |level| &level.demands);
-                if let Some(by) = by.filter(|_| !demands.is_empty()) {
-                    let because = demands.iter().map(|demand| Reason::Decides(demand.consumer));
-                    self.awaited.entry(by).or_default().extend(because);
+                let pending_control = activations.last().map_or(&[][..], |activation| &activation.pending_control);
+                if let Some(by) = by.filter(|_| !pending_control.is_empty()) {
+                    let reasons_for_it = pending_control.iter().map(|pending| Reason::Decides(pending.consumer));
+                    self.required.entry(by).or_default().extend(reasons_for_it);
                 }
                 if stack.is_some() {
-                    levels.push(Activation { unwound: stack, ..Activation::default() });
+                    activations.push(Activation { unwound: stack, ..Activation::default() });
                 }
                 return;
             }
             Flow::Call(stack) => {
-                let mut level = levels.pop().unwrap_or_default();
-                if let Some(limit) = level.unwound {
+                let mut activation = activations.pop().unwrap_or_default();
+                if let Some(limit) = activation.unwound {
                     if stack < limit {
                         // A call by one of the functions that did not return.
-                        levels.push(Activation { unwound: Some(limit), ..Activation::default() });
+                        activations.push(Activation { unwound: Some(limit), ..Activation::default() });
                     } else if stack > limit {
                         // The call of the very function that control returned to.
-                        level.demands.extend(levels.pop().unwrap_or_default().demands);
+                        activation.pending_control.extend(activations.pop().unwrap_or_default().pending_control);
                     }
                 }
-                reasons.extend(level.demands.into_iter().map(|demand| Reason::Calls(demand.consumer)));
-                if levels.is_empty() {
-                    levels.push(Activation::default());
+                reasons.extend(activation.pending_control.into_iter().map(|pending| Reason::Calls(pending.consumer)));
+                if activations.is_empty() {
+                    activations.push(Activation::default());
                 }
             }
             Flow::Begin(by) => {
-                let level = levels.pop().unwrap_or_default();
-                if levels.is_empty() {
-                    levels.push(Activation::default());
+                let activation = activations.pop().unwrap_or_default();
+                if activations.is_empty() {
+                    activations.push(Activation::default());
                 }
-                if let Some(by) = by.filter(|_| !level.demands.is_empty()) {
-                    let because = level.demands.into_iter().map(|demand| Reason::Calls(demand.consumer));
-                    self.awaited.entry(by).or_default().extend(because);
+                if let Some(by) = by.filter(|_| !activation.pending_control.is_empty()) {
+                    let reasons_for_it = activation.pending_control.into_iter().map(|pending| Reason::Calls(pending.consumer));
+                    self.required.entry(by).or_default().extend(reasons_for_it);
                 }
                 return;
             }
             Flow::Next | Flow::Branch => {}
         }
-        let Some(level) = self.levels.get_mut(&step.thread.0).and_then(|levels| levels.last_mut()) else {
+        let Some(activation) = self.activations.get_mut(&step.thread.0).and_then(|activations| activations.last_mut()) else {
             return;
         };
-        let next = level.next.replace(step.place);
+        let next = activation.next.replace(step.instruction);
         if step.flow == Flow::Branch
             && let Some(next) = next
         {
-            for part in self.control.skipped(step.place, next) {
+            for part in self.control.skipped(step.instruction, next) {
                 self.pending_uses.peek_register(step.thread, part, reasons);
             }
         }
-        if level.demands.is_empty() || step.copy {
+        if activation.pending_control.is_empty() || step.copy {
             return;
         }
-        let function = self.control.function(step.place);
+        let function = self.control.function(step.instruction);
         let control = &mut *self.control;
-        level.demands.retain(|demand| {
+        activation.pending_control.retain(|pending| {
             // A jump into another function counts as a call of it.
-            let decides = if demand.function != function {
+            let decides = if pending.function != function {
                 true
             } else {
-                step.flow == Flow::Branch && control.controlling_branches(demand.block).contains(&step.place)
+                step.flow == Flow::Branch && control.controlling_branches(pending.block).contains(&step.instruction)
             };
             if decides {
-                reasons.push(Reason::Decides(demand.consumer));
+                reasons.push(Reason::Decides(pending.consumer));
             }
             !decides
         });
@@ -244,18 +244,18 @@ impl BackwardWalk<'_> {
     }
 
     fn include(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
-        let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
+        let consumer = Consumer { instruction: step.instruction, thread: step.thread, step: step.number };
         step.uses.iter().for_each(|&part| {
             self.pending_uses.add_register(step.thread, part, consumer, DataPath::Register)
         });
         step.reads.iter().for_each(|&span| self.pending_uses.add_memory(span, consumer));
-        let block = self.control.block(step.place);
-        let function = self.control.function(step.place);
-        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
-        if let Some(level) = levels.last_mut()
-            && !level.demands.iter().any(|demand| demand.block == block)
+        let block = self.control.block(step.instruction);
+        let function = self.control.function(step.instruction);
+        let activations = self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
+        if let Some(activation) = activations.last_mut()
+            && !activation.pending_control.iter().any(|pending| pending.block == block)
         {
-            level.demands.push(PendingControl { block, function, consumer });
+            activation.pending_control.push(PendingControl { block, function, consumer });
         }
         self.slice.add(step, reasons);
     }

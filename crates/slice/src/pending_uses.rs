@@ -10,7 +10,7 @@ use crate::InstructionIx;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Consumer {
     /// The instruction.
-    pub place: InstructionIx,
+    pub instruction: InstructionIx,
     /// The executing thread.
     pub thread: ThreadIx,
     pub step: u64,
@@ -167,7 +167,7 @@ fn add(list: &mut PendingUse, mask: u8, consumer: Consumer, path: DataPath) {
     // An instruction in a loop may use the same byte again and again: the latest use represents all.
     match list
         .iter_mut()
-        .find(|(_, known, _)| known.place == consumer.place && known.thread == consumer.thread)
+        .find(|(_, known, _)| known.instruction == consumer.instruction && known.thread == consumer.thread)
     {
         Some((known, ..)) => *known |= mask,
         None => list.push((mask, consumer, path)),

@@ -106,39 +106,39 @@ struct GranuleAccesses {
 
 /// Adds to a closure the unordered accesses of other threads.
 pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Slice) {
-    let touched = touched(history, slice);
-    if touched.is_empty() {
+    let accessed = accessed(history, slice);
+    if accessed.is_empty() {
         return;
     }
     let mut memory: Hashed<u64, GranuleAccesses> =
-        touched.into_iter().map(|g| (g, GranuleAccesses::default())).collect();
+        accessed.into_iter().map(|g| (g, GranuleAccesses::default())).collect();
     let mut clocks = Clocks::new(ordering);
     let mut edges: Vec<(RaceEdge, Consumer, Consumer)> = Vec::new();
     history.forwards(&mut |step| {
-        let included = slice.steps.contains(step.number);
+        let is_in_slice = slice.steps.contains(step.number);
         clocks.advance(step);
         forget(step, &mut memory);
         if step.copy || step.reads.is_empty() && step.writes.is_empty() && step.may_write.is_empty() {
             return;
         }
         let now = clocks.now(step.thread);
-        let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
+        let consumer = Consumer { instruction: step.instruction, thread: step.thread, step: step.number };
         // No race is reported based on a guess.
         let may_write = if step.guessed { &[] } else { step.may_write };
         for (granule, mask) in step.writes.iter().chain(may_write).flat_map(|span| span.granules()) {
-            let Some(touched) = memory.get_mut(&granule) else { continue };
-            touched.write(
+            let Some(accessed) = memory.get_mut(&granule) else { continue };
+            accessed.write(
                 GranuleAccess { mask, when: now, consumer },
                 granule * 8,
-                included,
+                is_in_slice,
                 &clocks,
                 &mut edges,
             );
         }
-        if included {
+        if is_in_slice {
             for (granule, mask) in step.reads.iter().flat_map(|span| span.granules()) {
-                if let Some(touched) = memory.get_mut(&granule) {
-                    touched.read(GranuleAccess { mask, when: now, consumer });
+                if let Some(accessed) = memory.get_mut(&granule) {
+                    accessed.read(GranuleAccess { mask, when: now, consumer });
                 }
             }
         }
@@ -149,8 +149,8 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
             RaceKind::WriteAfterRead => Reason::WroteAfter(known, edge.addr),
         };
         if !slice.steps.contains(new.step) {
-            slice.add_node(new.place, new.thread, new.step, vec![reason]);
-        } else if let Some(node) = slice.nodes.get_mut(&new.place)
+            slice.add_node(new.instruction, new.thread, new.step, vec![reason]);
+        } else if let Some(node) = slice.nodes.get_mut(&new.instruction)
             && !node.reasons.contains(&reason)
         {
             node.reasons.push(reason);
@@ -162,7 +162,7 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
 impl GranuleAccesses {
     fn read(&mut self, read: GranuleAccess) {
         let same = |known: &GranuleAccess| {
-            known.consumer.place == read.consumer.place && known.consumer.thread == read.consumer.thread
+            known.consumer.instruction == read.consumer.instruction && known.consumer.thread == read.consumer.thread
         };
         self.reads.retain(|known| !same(known));
         self.reads.push(read);
@@ -172,13 +172,13 @@ impl GranuleAccesses {
         &mut self,
         write: GranuleAccess,
         addr: u64,
-        included: bool,
+        is_in_slice: bool,
         clocks: &Clocks<'_>,
         edges: &mut Vec<(RaceEdge, Consumer, Consumer)>,
     ) {
         let thread = write.consumer.thread;
-        let own_last = self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
-        let own_last = own_last.map(|w| w.consumer.step);
+        let own_last_write = self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
+        let own_last_write = own_last_write.map(|w| w.consumer.step);
         let mut include_edge = |kind, earlier: &GranuleAccess, new: Consumer, known: Consumer| {
             let ordered = clocks.ordered(earlier.when, thread);
             let first = addr + u64::from((earlier.mask & write.mask).trailing_zeros());
@@ -187,11 +187,11 @@ impl GranuleAccesses {
             {
                 return;
             }
-            let place = |consumer: Consumer| (consumer.place, consumer.thread);
+            let location = |consumer: Consumer| (consumer.instruction, consumer.thread);
             let edge = RaceEdge {
                 kind,
-                from: place(earlier.consumer),
-                to: place(write.consumer),
+                from: location(earlier.consumer),
+                to: location(write.consumer),
                 addr: first,
                 by_lock: ordered == OrderedBy::ByLock,
             };
@@ -204,14 +204,14 @@ impl GranuleAccesses {
         };
         let others =
             |access: &&GranuleAccess| access.consumer.thread != thread && access.mask & write.mask != 0;
-        if included {
+        if is_in_slice {
             for earlier in self.writes.iter().filter(others) {
                 include_edge(RaceKind::WriteAfterWrite, earlier, earlier.consumer, write.consumer);
             }
         }
         for earlier in self.reads.iter().filter(others) {
             // Only the first write of a thread after the read counts.
-            if own_last.is_none_or(|step| step < earlier.consumer.step) {
+            if own_last_write.is_none_or(|step| step < earlier.consumer.step) {
                 include_edge(RaceKind::WriteAfterRead, earlier, write.consumer, earlier.consumer);
             }
         }
@@ -226,7 +226,7 @@ impl GranuleAccesses {
 }
 
 /// Returns the granules of memory that steps of the closure access; empty if there was only one thread.
-fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
+fn accessed(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
     let mut granules = HashSet::default();
     if history.threads() < 2 {
         return granules;
@@ -244,8 +244,8 @@ fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
 fn forget(step: &Step<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
     if let Some(ByteSpan { addr, len }) = step.fresh {
         for granule in addr / 8..(addr + len).div_ceil(8) {
-            if let Some(touched) = memory.get_mut(&granule) {
-                *touched = GranuleAccesses::default();
+            if let Some(accessed) = memory.get_mut(&granule) {
+                *accessed = GranuleAccesses::default();
             }
         }
     }

@@ -73,21 +73,21 @@ pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u
         let at = segments.partition_point(|segment| segment.first <= *step);
         worklist.extend(at.checked_sub(1).map(|at| at as u32));
     }
-    let mut left = BTreeSet::new();
+    let mut kept = BTreeSet::new();
     while let Some(segment) = worklist.pop() {
-        if left.insert(segment) {
+        if kept.insert(segment) {
             worklist.extend(&segments[segment as usize].needs);
         }
     }
-    for mut racing_segments in racing_segments(history, ordering, &left) {
-        while left.insert(racing_segments)
-            && let Some(previous) = segments[racing_segments as usize].previous
+    for mut segment in racing_segments(history, ordering, &kept) {
+        while kept.insert(segment)
+            && let Some(previous) = segments[segment as usize].previous
         {
-            racing_segments = previous;
+            segment = previous;
         }
     }
     let mut until: BTreeMap<ThreadIx, ThreadExtent> = BTreeMap::new();
-    for segment in left.iter().map(|&segment| &segments[segment as usize]) {
+    for segment in kept.iter().map(|&segment| &segments[segment as usize]) {
         let until = until.entry(segment.thread).or_default();
         until.steps += segment.steps;
         until.events = segment.events;
@@ -104,7 +104,7 @@ pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u
         extent
     };
     let before = extent(&mut segments.iter());
-    let after = extent(&mut left.iter().map(|&segment| &segments[segment as usize]));
+    let after = extent(&mut kept.iter().map(|&segment| &segments[segment as usize]));
     Reduction { before, after, until }
 }
 
@@ -178,7 +178,7 @@ struct Accesses {
 fn racing_segments(
     history: &dyn History,
     ordering: OrderingInput<'_>,
-    left: &BTreeSet<u32>,
+    kept: &BTreeSet<u32>,
 ) -> BTreeSet<u32> {
     let mut racing_segments = BTreeSet::new();
     if history.threads() < 2 {
@@ -188,17 +188,17 @@ fn racing_segments(
     let mut clocks = Clocks::new(ordering);
     let mut count = SegmentCounter::default();
     // Looked up once per segment.
-    let mut is_left = false;
+    let mut is_kept = false;
     history.forwards(&mut |step| {
         let (number, begins) = count.of(step);
         if begins {
-            is_left = left.contains(&number);
+            is_kept = kept.contains(&number);
         }
         clocks.advance(step);
         let now = clocks.now(step.thread).time;
         let thread = step.thread;
         let none = Accesses { thread, wrote: None, read: None };
-        if is_left {
+        if is_kept {
             for granule in granules(step.reads.iter()) {
                 let (first, others) = memory.entry(granule).or_insert((none, Vec::new()));
                 own_accesses(first, others, none).read = Some(now);
@@ -212,14 +212,14 @@ fn racing_segments(
             };
             for other in std::iter::once(&*first).chain(&*others).filter(|other| other.thread != thread) {
                 if let Some((segment, time)) = other.wrote
-                    && is_left
-                    && !left.contains(&segment)
+                    && is_kept
+                    && !kept.contains(&segment)
                     && unordered(other.thread, time)
                 {
                     racing_segments.insert(segment);
                 }
                 if let Some(time) = other.read
-                    && !is_left
+                    && !is_kept
                     && unordered(other.thread, time)
                 {
                     racing_segments.insert(number);
@@ -253,7 +253,7 @@ fn own_accesses<'a>(
 pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
     let mut ranks = vec![(ThreadIx::MAIN, 0); steps.len()];
     each_rank(history, &mut |step, rank| {
-        for (found, _) in ranks.iter_mut().zip(steps).filter(|(_, worklist)| **worklist == step.number) {
+        for (found, _) in ranks.iter_mut().zip(steps).filter(|(_, wanted)| **wanted == step.number) {
             *found = (step.thread, rank);
         }
     });
@@ -266,7 +266,7 @@ pub fn resolve_ranks(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option
     let mut steps = vec![None; ranks.len()];
     each_rank(history, &mut |step, rank| {
         for (found, _) in
-            steps.iter_mut().zip(ranks).filter(|(_, worklist)| **worklist == (step.thread, rank))
+            steps.iter_mut().zip(ranks).filter(|(_, wanted)| **wanted == (step.thread, rank))
         {
             *found = Some(step.number);
         }
@@ -274,14 +274,14 @@ pub fn resolve_ranks(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option
     steps.into_iter().collect()
 }
 
-fn each_rank(history: &dyn History, show: &mut dyn FnMut(&Step<'_>, u64)) {
+fn each_rank(history: &dyn History, visit: &mut dyn FnMut(&Step<'_>, u64)) {
     let mut so_far: Vec<u64> = Vec::new();
     history.forwards(&mut |step| {
         if so_far.len() <= step.thread.index() {
             so_far.resize(step.thread.index() + 1, 0);
         }
         let rank = &mut so_far[step.thread.index()];
-        show(step, *rank);
+        visit(step, *rank);
         *rank += 1;
     });
 }

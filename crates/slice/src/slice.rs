@@ -38,8 +38,8 @@ impl Reason {
     /// Returns whether this is the same reason for another step of the same instruction.
     fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
-            && self.about().map(|consumer| (consumer.place, consumer.thread))
-                == other.about().map(|w| (w.place, w.thread))
+            && self.about().map(|consumer| (consumer.instruction, consumer.thread))
+                == other.about().map(|w| (w.instruction, w.thread))
     }
 }
 
@@ -94,18 +94,18 @@ impl Slice {
     /// Adds a step of the closure.
     pub(crate) fn add(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
         self.steps.insert(step.number);
-        self.add_node(step.place, step.thread, step.number, reasons);
+        self.add_node(step.instruction, step.thread, step.number, reasons);
     }
 
     /// Adds an instruction whose own dependences are not followed.
     pub(crate) fn add_node(
         &mut self,
-        place: InstructionIx,
+        instruction: InstructionIx,
         thread: ThreadIx,
         step: u64,
         reasons: Vec<Reason>,
     ) {
-        let node = self.nodes.entry(place).or_default();
+        let node = self.nodes.entry(instruction).or_default();
         node.threads.insert(thread);
         node.instances += 1;
         node.newest = node.newest.max(step);

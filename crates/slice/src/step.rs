@@ -72,7 +72,7 @@ pub struct Step<'a> {
     /// The executing thread.
     pub thread: ThreadIx,
     /// The instruction.
-    pub place: InstructionIx,
+    pub instruction: InstructionIx,
     /// The number of earlier schedule events.
     pub events: u64,
     pub flow: Flow,
@@ -97,11 +97,11 @@ pub struct Step<'a> {
 impl Step<'_> {
     /// Builds a step without effects at this instruction.
     #[must_use]
-    pub const fn new(number: u64, thread: ThreadIx, place: InstructionIx) -> Self {
+    pub const fn new(number: u64, thread: ThreadIx, instruction: InstructionIx) -> Self {
         Self {
             number,
             thread,
-            place,
+            instruction,
             events: 0,
             flow: Flow::Next,
             copy: false,
@@ -130,19 +130,19 @@ pub trait History {
     fn threads(&self) -> u64;
 
     /// Visits the steps in the order of execution.
-    fn forwards(&self, show: &mut dyn FnMut(&Step<'_>));
+    fn forwards(&self, visit: &mut dyn FnMut(&Step<'_>));
 
-    /// Visits the steps up to and including `from`, latest first, while `show` returns true.
-    fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool);
+    /// Visits the steps up to and including `from`, latest first, while `visit` returns true.
+    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&Step<'_>) -> bool);
 }
 
 /// Static control dependence: the branches that control an instruction within its function.
 pub trait Control {
     /// Returns the number of the instruction's basic block: instructions of one block depend on the same
     /// branches.
-    fn block(&mut self, place: InstructionIx) -> u32;
+    fn block(&mut self, instruction: InstructionIx) -> u32;
     /// Returns the function of the instruction.
-    fn function(&mut self, place: InstructionIx) -> u32;
+    fn function(&mut self, instruction: InstructionIx) -> u32;
     /// Returns the branches that control the block.
     fn controlling_branches(&mut self, block: u32) -> &[InstructionIx];
     /// Returns the registers that would have been written if the branch had not gone to `next`.

@@ -2,7 +2,7 @@
 
 mod toy;
 
-use toy::{Toy, places};
+use toy::{Toy, instructions};
 use unsnarl_model::{Op, ThreadIx};
 use unsnarl_slice::{
     Counts, Criterion, Extent, OrderingInput, RaceKind, Slice, StraightLine, closure, counts, races, reduce,
@@ -32,9 +32,9 @@ fn figure_1a_overwritten_write_is_included_by_waw() {
     toy.step(2, 2, &[], &[X]); // D2
     let u1 = toy.step(1, 3, &[X], &[]);
     let criterion = Criterion { steps: vec![u1], ..Criterion::default() };
-    assert_eq!(places(&closure(&toy, &mut StraightLine, &criterion)), [2, 3]);
+    assert_eq!(instructions(&closure(&toy, &mut StraightLine, &criterion)), [2, 3]);
     let slice = slice(&toy, u1);
-    assert_eq!(places(&slice), [1, 2, 3]);
+    assert_eq!(instructions(&slice), [1, 2, 3]);
     assert!(edges(&slice).contains(&(RaceKind::WriteAfterWrite, 1, 2)));
 }
 
@@ -45,7 +45,7 @@ fn figure_1b_late_write_is_included_by_war() {
     let u1 = toy.step(1, 3, &[X], &[]);
     toy.step(2, 2, &[], &[X]); // D2
     let slice = slice(&toy, u1);
-    assert_eq!(places(&slice), [1, 2, 3]);
+    assert_eq!(instructions(&slice), [1, 2, 3]);
     assert!(edges(&slice).contains(&(RaceKind::WriteAfterRead, 3, 2)));
 }
 
@@ -73,9 +73,9 @@ fn figure_3_closure_and_its_race_neighbours() {
     let toy = figure_3();
     let criterion = Criterion { steps: vec![11], ..Criterion::default() };
     let orig = closure(&toy, &mut StraightLine, &criterion);
-    assert_eq!(places(&orig), [2, 4, 8, 10, 11]);
+    assert_eq!(instructions(&orig), [2, 4, 8, 10, 11]);
     let all = slice(&toy, 11);
-    assert_eq!(places(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
+    assert_eq!(instructions(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
     use RaceKind::{WriteAfterRead, WriteAfterWrite};
     assert_eq!(edges(&all), [(WriteAfterWrite, 5, 8), (WriteAfterWrite, 6, 8), (WriteAfterRead, 8, 9)]);
     // Nothing is followed from there: 1, 3 and 7 are not included.
@@ -99,7 +99,7 @@ fn figure_8_three_threads_restore_further_edge() {
     toy.step(3, 6, &[], &[X]);
     let end = toy.step(3, 7, &[X], &[]);
     assert_eq!(counts(&toy, ordering(&toy)).consecutive, [2, 0]);
-    assert_eq!(places(&slice(&toy, end)), [4, 5, 6, 7]);
+    assert_eq!(instructions(&slice(&toy, end)), [4, 5, 6, 7]);
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn slices_distinguish_bytes() {
     toy.steps[2].reads = vec![ByteSpan::new(X * 8 + 1, 1)];
     toy.step(1, 4, &[X], &[]);
     toy.steps[3].reads = vec![ByteSpan::new(X * 8, 2)];
-    assert_eq!(places(&slice(&toy, 2)), [1, 3]);
-    assert_eq!(places(&slice(&toy, 3)), [1, 2, 4]);
+    assert_eq!(instructions(&slice(&toy, 2)), [1, 3]);
+    assert_eq!(instructions(&slice(&toy, 3)), [1, 2, 4]);
 }
 
 #[test]

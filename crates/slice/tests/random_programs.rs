@@ -38,7 +38,7 @@ fn block(depth: u32) -> BoxedStrategy<Vec<Statement>> {
 
 /// A statement with its number, as the interpreter needs it.
 struct Compiled {
-    place: u32,
+    instruction: u32,
     statement: Kind,
 }
 
@@ -52,7 +52,7 @@ enum Kind {
 fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &mut Table) -> Vec<Compiled> {
     let mut compiled = Vec::new();
     for statement in block {
-        let place = table.functions.len() as u32;
+        let instruction = table.functions.len() as u32;
         table.functions.push(function);
         table.controlling_branches.push(enclosing.map(InstructionIx).into_iter().collect());
         let statement = match statement {
@@ -60,15 +60,15 @@ fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &m
             Statement::Call { function } => Kind::Call(*function),
             Statement::If { reads, then, otherwise } => Kind::If(
                 reads.clone(),
-                compile(then, function, Some(place), table),
-                compile(otherwise, function, Some(place), table),
+                compile(then, function, Some(instruction), table),
+                compile(otherwise, function, Some(instruction), table),
             ),
             Statement::While { reads, times, body } => {
-                table.controlling_branches[place as usize].push(InstructionIx(place));
-                Kind::While(reads.clone(), *times, compile(body, function, Some(place), table))
+                table.controlling_branches[instruction as usize].push(InstructionIx(instruction));
+                Kind::While(reads.clone(), *times, compile(body, function, Some(instruction), table))
             }
         };
-        compiled.push(Compiled { place, statement });
+        compiled.push(Compiled { instruction, statement });
     }
     compiled
 }
@@ -83,8 +83,8 @@ struct Interpreter<'a> {
 }
 
 impl Interpreter<'_> {
-    fn emit(&mut self, place: u32, reads: &[u64], writes: &[u64], parent: Option<u64>, flow: Flow) -> u64 {
-        let mut step = ToyStep::new(self.thread, place, reads, writes);
+    fn emit(&mut self, instruction: u32, reads: &[u64], writes: &[u64], parent: Option<u64>, flow: Flow) -> u64 {
+        let mut step = ToyStep::new(self.thread, instruction, reads, writes);
         (step.parent, step.flow) = (parent, flow);
         self.steps.push(step);
         self.steps.len() as u64 - 1
@@ -96,34 +96,34 @@ impl Interpreter<'_> {
     }
 
     fn run(&mut self, block: &[Compiled], parent: Option<u64>, depth: u32) {
-        for Compiled { place, statement } in block {
+        for Compiled { instruction, statement } in block {
             if self.steps.len() > 300 {
                 return;
             }
             match statement {
                 Kind::Assign(reads, write) => {
-                    self.emit(*place, reads, &[*write], parent, Flow::Next);
+                    self.emit(*instruction, reads, &[*write], parent, Flow::Next);
                 }
                 Kind::If(reads, then, otherwise) => {
-                    let branch = self.emit(*place, reads, &[], parent, Flow::Branch);
+                    let branch = self.emit(*instruction, reads, &[], parent, Flow::Branch);
                     let taken = if self.coin() { then } else { otherwise };
                     self.run(taken, Some(branch), depth);
                 }
                 Kind::While(reads, times, body) => {
-                    let mut branch = self.emit(*place, reads, &[], parent, Flow::Branch);
+                    let mut branch = self.emit(*instruction, reads, &[], parent, Flow::Branch);
                     for _ in 0..*times {
                         self.run(body, Some(branch), depth);
-                        branch = self.emit(*place, reads, &[], Some(branch), Flow::Branch);
+                        branch = self.emit(*instruction, reads, &[], Some(branch), Flow::Branch);
                     }
                 }
                 Kind::Call(function) if depth < 3 => {
                     let (body, end) = &self.functions[usize::from(*function) % self.functions.len()];
-                    let call = self.emit(*place, &[], &[], parent, Flow::Call(0));
+                    let call = self.emit(*instruction, &[], &[], parent, Flow::Call(0));
                     self.run(body, Some(call), depth + 1);
                     self.emit(*end, &[], &[], Some(call), Flow::Return);
                 }
                 Kind::Call(_) => {
-                    self.emit(*place, &[], &[], parent, Flow::Next);
+                    self.emit(*instruction, &[], &[], parent, Flow::Next);
                 }
             }
         }
@@ -200,10 +200,10 @@ proptest! {
         races(&toy, ordering, &mut whole);
         let mut part = closure(&left, &mut table, &Criterion { steps: moved, ..Criterion::default() });
         races(&left, ordering, &mut part);
-        let places = |slice: &Slice| -> Vec<_> {
-            slice.nodes.iter().map(|(place, node)| (*place, node.threads.clone(), node.instances)).collect()
+        let instructions = |slice: &Slice| -> Vec<_> {
+            slice.nodes.iter().map(|(instruction, node)| (*instruction, node.threads.clone(), node.instances)).collect()
         };
-        prop_assert_eq!(places(&whole), places(&part));
+        prop_assert_eq!(instructions(&whole), instructions(&part));
         prop_assert_eq!(whole.races, part.races);
     }
 }

@@ -16,7 +16,7 @@ pub struct ModuleCode {
     pub slots: Vec<(u64, String)>,
     /// Words that the loader fills permanently with the address of a function of this module, with that
     /// address.
-    pub own: Vec<(u64, u64)>,
+    pub local_slots: Vec<(u64, u64)>,
     /// Global and static variables with their symbols.
     pub variables: Vec<(Range<u64>, String)>,
 }
@@ -55,7 +55,7 @@ impl ModuleCode {
         for (address, relocation) in file.dynamic_relocations().into_iter().flatten() {
             let RelocationTarget::Symbol(index) = relocation.target() else {
                 if tables.iter().any(|table| table.contains(&address)) {
-                    code.own.push((address, relocation.addend() as u64));
+                    code.local_slots.push((address, relocation.addend() as u64));
                 }
                 continue;
             };

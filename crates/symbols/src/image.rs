@@ -76,7 +76,7 @@ impl Image {
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
         let variables = self.variables.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Data));
         let (name, offset) = variables.at(address)?;
-        Some(with_offset(demangle(without_number(name)), offset, false))
+        Some(with_offset(demangle(without_suffix(name)), offset, false))
     }
 
     /// Returns the address ranges of a function (`push`, including inlined copies), a file (`queue.c`) or a
@@ -93,7 +93,7 @@ impl Image {
         let Ok(rows) = lines.find_location_range(0, u64::MAX) else { return Vec::new() };
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (start, size, location) in rows {
-            let by_file = location.file.is_some_and(|path| is_file(&tidy(path)))
+            let by_file = location.file.is_some_and(|path| is_file(&normalise(path)))
                 && line.is_none_or(|line| location.line == Some(line));
             if by_file || self.debug_frames(start).is_some_and(|frames| frames.iter().any(is_function)) {
                 match ranges.last_mut() {
@@ -128,7 +128,7 @@ impl Image {
         while let Ok(Some(frame)) = found.next() {
             let function = frame.function.and_then(|name| Some(demangle(&name.raw_name().ok()?)));
             let location = frame.location;
-            let file = location.as_ref().and_then(|l| l.file.map(tidy));
+            let file = location.as_ref().and_then(|l| l.file.map(normalise));
             frames.push(Frame {
                 system: system::is_system_code(file.as_deref(), function.as_deref()),
                 function,
@@ -204,7 +204,7 @@ fn names_function(function: &str, name: &str) -> bool {
 }
 
 /// Removes the number from `counter.0`, gcc's name of a `static` inside a function.
-fn without_number(name: &str) -> &str {
+fn without_suffix(name: &str) -> &str {
     match name.rsplit_once('.') {
         Some((stem, number)) if !stem.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => stem,
         _ => name,
@@ -212,7 +212,7 @@ fn without_number(name: &str) -> &str {
 }
 
 /// Normalises a path as the user would write it: `/home/me/./src/../a.c` is `/home/me/a.c`.
-fn tidy(file: &str) -> String {
+fn normalise(file: &str) -> String {
     if !file.contains("/.") {
         return file.to_owned();
     }
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn paths_are_normalised() {
-        assert_eq!(tidy("/a/./b/../c.c"), "/a/c.c");
-        assert_eq!(tidy("../c.c"), "../c.c");
-        assert_eq!(tidy("/a/.hidden/c.c"), "/a/.hidden/c.c");
+        assert_eq!(normalise("/a/./b/../c.c"), "/a/c.c");
+        assert_eq!(normalise("../c.c"), "../c.c");
+        assert_eq!(normalise("/a/.hidden/c.c"), "/a/.hidden/c.c");
     }
 }

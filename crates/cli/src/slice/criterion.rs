@@ -68,14 +68,14 @@ pub(super) fn find(
         }
         return Ok(criterion);
     };
-    let places = on_line(recorded, recording, names, &at.file, at.line);
-    if places.is_empty() {
+    let instructions = on_line(recorded, recording, names, &at.file, at.line);
+    if instructions.is_empty() {
         bail!(UsageError(format!(
             "--at: {}:{} was not executed, or the program is built without -g",
             at.file, at.line
         )));
     }
-    let (steps, count) = recording.visit(&|place| places.contains(&place), at.instance);
+    let (steps, count) = recording.line_execution(&|instruction| instructions.contains(&instruction), at.instance);
     if steps.is_empty() {
         let s = if count == 1 { "" } else { "s" };
         bail!(UsageError(format!("--at: {}:{} was executed only {count} time{s}", at.file, at.line)));
@@ -116,12 +116,12 @@ fn local(
     after: u64,
     name: &str,
 ) -> Result<Criterion, NoLocation> {
-    let mut place = None;
+    let mut instruction = None;
     recording.backwards(after, &mut |step| {
-        place = Some(step.place);
+        instruction = Some(step.instruction);
         false
     });
-    let insn = recording.insn(place.ok_or(NoLocation::Unknown)?);
+    let insn = recording.insn(instruction.ok_or(NoLocation::Unknown)?);
     let site = site_of(&recorded.modules, insn.pc).ok_or(NoLocation::Unknown)?;
     let module = &recorded.modules[usize::from(site.module.0)];
     let path = Path::new(&module.path);
@@ -145,18 +145,18 @@ fn local(
 }
 
 /// Returns the instructions of a criterion, and the threads that executed them.
-pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(InstructionIx, ThreadIx)> {
+pub(super) fn instructions(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(InstructionIx, ThreadIx)> {
     let selected = criterion.all_steps();
-    let mut places = Vec::new();
+    let mut instructions = Vec::new();
     let first = selected.iter().copied().min().unwrap_or(0);
-    let Some(latest) = criterion.latest() else { return places };
+    let Some(latest) = criterion.latest() else { return instructions };
     recording.backwards(latest, &mut |step| {
         if selected.contains(&step.number) {
-            places.push((step.place, step.thread));
+            instructions.push((step.instruction, step.thread));
         }
         step.number > first
     });
-    places.sort();
-    places.dedup();
-    places
+    instructions.sort();
+    instructions.dedup();
+    instructions
 }

@@ -331,8 +331,8 @@ impl Slice {
         });
         work.end("counts")?;
         progress.end();
-        let places = criterion::places(&recording, &criterion);
-        let mut report = SliceReport::new(recorded, &recording, &slice, &places, counted, &mut names);
+        let instructions = criterion::instructions(&recording, &criterion);
+        let mut report = SliceReport::new(recorded, &recording, &slice, &instructions, counted, &mut names);
         if let Some(partial_run) = partial_run {
             report.executed_lines = partial_run.executed;
         }
@@ -404,7 +404,7 @@ fn dump(recording: &Recording<'_>) {
     let mut text = String::new();
     recording.forwards(&mut |step| {
         use std::fmt::Write;
-        let _ = write!(text, "{} {:#x}", step.thread.0, recording.insn(step.place).pc);
+        let _ = write!(text, "{} {:#x}", step.thread.0, recording.insn(step.instruction).pc);
         for span in step.reads.iter().chain(step.writes).chain(step.may_write) {
             let _ = write!(text, " {:#x}+{}", span.addr, span.len);
         }

@@ -110,14 +110,14 @@ impl LineIndex<'_> {
     /// Attributes reads in races to the lines of their events. The compiler may merge a load into an instruction of a
     /// later line, and then the reader would be shown a line that reads nothing.
     fn use_lines_of_events(&mut self, races: &BTreeSet<RaceEdge>, names: &mut dyn Names) {
-        let writes = |place: InstructionIx| {
+        let writes = |instruction: InstructionIx| {
             races.iter().any(|edge| {
-                edge.to.0 == place || edge.from.0 == place && edge.kind == RaceKind::WriteAfterWrite
+                edge.to.0 == instruction || edge.from.0 == instruction && edge.kind == RaceKind::WriteAfterWrite
             })
         };
         for edge in races.iter().filter(|edge| edge.kind == RaceKind::WriteAfterRead) {
-            let (place, thread) = edge.from;
-            if writes(place) {
+            let (instruction, thread) = edge.from;
+            if writes(instruction) {
                 continue;
             }
             let reads_it = |event: &Event| {
@@ -131,15 +131,15 @@ impl LineIndex<'_> {
             let mut lines: Vec<_> = sites.into_iter().filter_map(|site| line_of(site, names)).collect();
             lines.dedup();
             if let [line] = lines.as_slice() {
-                self.known.insert(place, Some(line.clone()));
+                self.known.insert(instruction, Some(line.clone()));
             }
         }
     }
 
-    fn of(&mut self, place: InstructionIx, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
+    fn of(&mut self, instruction: InstructionIx, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
         let Self { trace, recording, known } = self;
         let find = || {
-            let pc = recording.insn(place).pc;
+            let pc = recording.insn(instruction).pc;
             let (ix, module) = trace
                 .modules
                 .iter()
@@ -148,13 +148,13 @@ impl LineIndex<'_> {
                 .max_by_key(|(_, m)| m.base)?;
             line_of(Site { module: ModuleIx(ix as u16), offset: pc - module.base }, names)
         };
-        known.entry(place).or_insert_with(find).clone()
+        known.entry(instruction).or_insert_with(find).clone()
     }
 
     fn executed(&mut self, names: &mut dyn Names) -> usize {
-        let places = self.recording.places();
+        let instructions = self.recording.all_instructions();
         let lines: BTreeSet<SourceLine> =
-            places.filter_map(|place| self.of(place, names)).map(|(line, _)| line).collect();
+            instructions.filter_map(|instruction| self.of(instruction, names)).map(|(line, _)| line).collect();
         lines.len()
     }
 }
@@ -176,10 +176,10 @@ pub fn on_line<'a>(
     let mut lines = LineIndex { trace, recording, known: HashMap::new() };
     let is_file =
         |path: &str| path.strip_suffix(file).is_some_and(|dir| dir.is_empty() || dir.ends_with('/'));
-    let mut places: BTreeSet<InstructionIx> = recording.places().collect();
-    places
-        .retain(|&place| lines.of(place, names).is_some_and(|(at, _)| at.line == line && is_file(&at.file)));
-    places
+    let mut instructions: BTreeSet<InstructionIx> = recording.all_instructions().collect();
+    instructions
+        .retain(|&instruction| lines.of(instruction, names).is_some_and(|(at, _)| at.line == line && is_file(&at.file)));
+    instructions
 }
 
 impl SliceReport {
@@ -203,8 +203,8 @@ impl SliceReport {
         let mut gathered: BTreeMap<SourceLine, SliceLine> = BTreeMap::new();
         let mut without_line = 0;
         let mut met_at = Vec::new();
-        for (&place, node) in &slice.nodes {
-            let Some((line, function)) = lines.of(place, names) else {
+        for (&instruction, node) in &slice.nodes {
+            let Some((line, function)) = lines.of(instruction, names) else {
                 without_line += 1;
                 continue;
             };
@@ -225,12 +225,12 @@ impl SliceReport {
             let mut writer =
                 ReasonWriter { trace, recording, lines: &mut lines, names: &mut *names, line: &line };
             for reason in &node.reasons {
-                if let Some(other) = conflicting_place(node, reason) {
+                if let Some(other) = conflicting_instruction(node, reason) {
                     entry.is_shared = true;
                     met_at.push(other);
                 }
                 entry.criterion |= *reason == Reason::Criterion;
-                if let Some((text, dependents)) = writer.of(place, reason) {
+                if let Some((text, dependents)) = writer.of(instruction, reason) {
                     if !entry.reasons.contains(&text) {
                         entry.reasons.push(text);
                     }
@@ -238,8 +238,8 @@ impl SliceReport {
                 }
             }
         }
-        for place in met_at {
-            if let Some((line, _)) = lines.of(place, names)
+        for instruction in met_at {
+            if let Some((line, _)) = lines.of(instruction, names)
                 && let Some(entry) = gathered.get_mut(&line)
             {
                 entry.is_shared = true;
@@ -250,9 +250,9 @@ impl SliceReport {
         let mut races: BTreeSet<LineRace> = BTreeSet::new();
         for edge in &slice.races {
             let side =
-                |(place, thread): (InstructionIx, ThreadIx),
+                |(instruction, thread): (InstructionIx, ThreadIx),
                  lines: &mut LineIndex<'_>,
-                 names: &mut dyn Names| { Some((lines.of(place, names)?.0, thread)) };
+                 names: &mut dyn Names| { Some((lines.of(instruction, names)?.0, thread)) };
             let (from, to) = (side(edge.from, &mut lines, names), side(edge.to, &mut lines, names));
             if let (Some(from), Some(to)) = (from, to) {
                 let kind = match edge.kind {
@@ -267,7 +267,7 @@ impl SliceReport {
         races.dedup_by(|a, b| (a.kind, &a.from, &a.to) == (b.kind, &b.from, &b.to));
         let criterion = criterion
             .iter()
-            .filter_map(|&(place, thread)| Some((lines.of(place, names)?.0, thread)))
+            .filter_map(|&(instruction, thread)| Some((lines.of(instruction, names)?.0, thread)))
             .collect::<BTreeSet<_>>();
         Self {
             criterion: criterion.into_iter().collect(),
@@ -283,7 +283,7 @@ impl SliceReport {
 }
 
 /// Returns the instruction of another thread that this one conflicts with, if that is why it is in the slice.
-fn conflicting_place(node: &SliceNode, reason: &Reason) -> Option<InstructionIx> {
+fn conflicting_instruction(node: &SliceNode, reason: &Reason) -> Option<InstructionIx> {
     let about = reason.about()?;
     let meets = match reason {
         Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
@@ -293,13 +293,13 @@ fn conflicting_place(node: &SliceNode, reason: &Reason) -> Option<InstructionIx>
         }
         _ => false,
     };
-    meets.then_some(about.place)
+    meets.then_some(about.instruction)
 }
 
 /// Returns functions without a summary that the user's own lines called.
 fn unknown(recording: &Recording<'_>, lines: &mut LineIndex<'_>, names: &mut dyn Names) -> Vec<UnknownCall> {
     let mut found: BTreeMap<(String, Option<SourceLine>), u64> = BTreeMap::new();
-    let is_unknown = |call: &&Call| recording.unknown(call);
+    let is_unknown = |call: &&Call| recording.is_unknown(call);
     for call in recording.calls().iter().filter(is_unknown) {
         let name = recording.callee(call);
         let function = if name.is_empty() {
@@ -307,7 +307,7 @@ fn unknown(recording: &Recording<'_>, lines: &mut LineIndex<'_>, names: &mut dyn
         } else {
             crate::functions::short(&unsnarl_symbols::demangle(name))
         };
-        let line = lines.of(call.place, names).map(|(line, _)| line);
+        let line = lines.of(call.instruction, names).map(|(line, _)| line);
         *found.entry((function, line)).or_default() += 1;
     }
     found.into_iter().map(|((function, line), calls)| UnknownCall { function, line, calls }).collect()

@@ -37,9 +37,9 @@ type Dependent = Option<(&'static str, SourceLine)>;
 
 impl ReasonWriter<'_, '_> {
     /// Describes a reason, and returns the line that it is about; `None` for dependences within one line.
-    pub(super) fn of(&mut self, place: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
+    pub(super) fn of(&mut self, instruction: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
         let Some(consumer) = reason.about() else { return Some((self.criterion(), None)) };
-        let about = self.lines.of(consumer.place, self.names).map(|(line, _)| line);
+        let about = self.lines.of(consumer.instruction, self.names).map(|(line, _)| line);
         let race = matches!(reason, Reason::WroteBefore(..) | Reason::WroteAfter(..));
         if about.as_ref() == Some(self.line) && !race {
             return None;
@@ -52,7 +52,7 @@ impl ReasonWriter<'_, '_> {
                 None => (format!("computes a value used {at}"), "data"),
             },
             Reason::Decides(_) => (format!("controls what is executed {at}"), "control"),
-            Reason::Calls(_) => (self.call(place, &at, consumer), "call"),
+            Reason::Calls(_) => (self.call(instruction, &at, consumer), "call"),
             Reason::WroteBefore(_, addr) => {
                 let object = object(self.recording, self.names, addr, consumer.thread);
                 (format!("race: writes {object}, then it is written {at}; nothing orders the two"), "WAW")
@@ -100,9 +100,9 @@ impl ReasonWriter<'_, '_> {
         }
     }
 
-    fn call(&mut self, place: InstructionIx, at: &str, consumer: Consumer) -> String {
+    fn call(&mut self, instruction: InstructionIx, at: &str, consumer: Consumer) -> String {
         let starts =
-            |call: &&unsnarl_slice::x86::Call| call.place == place && call.created == Some(consumer.thread);
+            |call: &&unsnarl_slice::x86::Call| call.instruction == instruction && call.created == Some(consumer.thread);
         match self.recording.calls().iter().find(starts) {
             Some(_) => format!("starts thread {}", self.trace.thread_id(consumer.thread)),
             None => format!("calls the code executed {at}"),

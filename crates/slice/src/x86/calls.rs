@@ -12,7 +12,7 @@ pub struct Call {
     /// The calling thread.
     pub thread: ThreadIx,
     /// The calling instruction.
-    pub place: InstructionIx,
+    pub instruction: InstructionIx,
     /// The first six arguments, as far as they exist.
     pub arguments: [u64; 6],
     /// The result, if the call returned.
@@ -29,11 +29,11 @@ pub struct Call {
     /// The number of calls in progress.
     pub(super) depth: u16,
     /// The argument registers that were set for the call.
-    pub(super) set: u8,
+    pub(super) arguments_set: u8,
     /// The number of vector registers with arguments.
     pub(super) vectors: u8,
     /// The cell for the result, if the caller itself was called from untraced code and left by a jump.
-    pub(super) ends: Option<u64>,
+    pub(super) result_cell: Option<u64>,
 }
 
 /// The kind of call by which control left the traced code.
@@ -98,12 +98,12 @@ impl Recording<'_> {
     /// Describes a call of untraced code. Its effects on memory take place when it returns, because it may
     /// have waited for other threads before.
     pub(super) fn call(&self, call: &Call, step: &mut Step<'_>, scratch: &mut Scratch) {
-        step.place = call.place;
+        step.instruction = call.instruction;
         let summary = &self.names[call.name as usize].1;
         scratch.parts.clear();
         for (n, &part) in ARGUMENTS.iter().enumerate() {
             let given = n < usize::from(summary.arguments);
-            if given || summary.variadic && call.set >> n & 1 == 1 {
+            if given || summary.variadic && call.arguments_set >> n & 1 == 1 {
                 scratch.parts.push(part);
             }
         }
@@ -121,7 +121,7 @@ impl Recording<'_> {
         if let Some(created) = call.created {
             scratch.touched.writes.push(ByteSpan::new(cell(THREAD_ARGUMENT, created, 0), 8));
         }
-        scratch.touched.writes.extend(call.ends.map(|cell| ByteSpan::new(cell, 8)));
+        scratch.touched.writes.extend(call.result_cell.map(|cell| ByteSpan::new(cell, 8)));
         if self.callee(call) == "pthread_exit" {
             scratch.touched.writes.push(ByteSpan::new(cell(THREAD_RESULT, call.thread, 0), 8));
         }
@@ -134,7 +134,7 @@ impl Recording<'_> {
         scratch.touched.guessed = summary.quality == SummaryQuality::Unknown;
         if scratch.touched.guessed {
             // It may write through its pointer arguments.
-            for n in (0..6).filter(|n| call.set >> n & 1 == 1) {
+            for n in (0..6).filter(|n| call.arguments_set >> n & 1 == 1) {
                 // A pointer to the runtime's own memory is a leftover from there.
                 let own = 0x6000_0000_0000..0x7000_0000_0000;
                 if (0x1_0000..1 << 47).contains(&call.arguments[n]) && !own.contains(&call.arguments[n]) {
@@ -147,11 +147,11 @@ impl Recording<'_> {
     /// Describes how control enters the traced code: values arrive in registers.
     pub(super) fn enter(&self, entered: &EntryRecord, step: &mut Step<'_>, scratch: &mut Scratch) {
         step.flow = entered.flow;
-        step.place = self.place(entered.pc).unwrap_or(InstructionIx(0));
+        step.instruction = self.instruction_at(entered.pc).unwrap_or(InstructionIx(0));
         step.copy = true;
         if let Some(call) = entered.resumes {
             let call = &self.calls[call as usize];
-            step.place = call.place;
+            step.instruction = call.instruction;
             step.copy = false;
             step.defs = &RESULT;
             self.effects(call, scratch);

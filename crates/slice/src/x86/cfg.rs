@@ -28,10 +28,10 @@ pub struct Cfg<'a> {
     code: &'a Code,
     recording: &'a Recording<'a>,
     /// Beginnings of functions without a symbol.
-    begins: BTreeSet<u64>,
+    beginnings: BTreeSet<u64>,
     /// By the beginning of the function: its number.
     functions: HashMap<u64, u32>,
-    places: Hashed<u32, (u32, u32)>,
+    block_and_function: Hashed<u32, (u32, u32)>,
     controlling_branches: Vec<Vec<InstructionIx>>,
     /// By branch and untaken target: the registers that would have been written there.
     skipped: HashMap<(InstructionIx, u64), Vec<RegisterPart>>,
@@ -58,17 +58,17 @@ impl<'a> Cfg<'a> {
     /// Creates the analysis for this trace of this code.
     #[must_use]
     pub fn new(code: &'a Code, recording: &'a Recording<'a>) -> Self {
-        let mut begins = BTreeSet::new();
-        for place in recording.places() {
-            let target = code.decode(recording.insn(place).pc).filter(|i| i.mnemonic() == Mnemonic::Call);
-            begins.extend(target.and_then(|i| code.goes_to(&i)));
+        let mut beginnings = BTreeSet::new();
+        for ix in recording.all_instructions() {
+            let target = code.decode(recording.insn(ix).pc).filter(|i| i.mnemonic() == Mnemonic::Call);
+            beginnings.extend(target.and_then(|i| code.known_target(&i)));
         }
         Self {
             code,
             recording,
-            begins,
+            beginnings,
             functions: HashMap::new(),
-            places: Hashed::default(),
+            block_and_function: Hashed::default(),
             controlling_branches: vec![Vec::new()],
             skipped: HashMap::new(),
             branch_regions: HashMap::new(),
@@ -80,14 +80,14 @@ impl<'a> Cfg<'a> {
     /// Returns the beginning of the function at an address.
     fn beginning(&self, pc: u64) -> u64 {
         let known = self.code.function(pc).map(|function| function.start);
-        known.or_else(|| self.begins.range(..=pc).next_back().copied()).unwrap_or(pc)
+        known.or_else(|| self.beginnings.range(..=pc).next_back().copied()).unwrap_or(pc)
     }
 
     fn is_beginning(&self, pc: u64) -> bool {
         if self.code.function(pc).is_some() {
             self.code.begins_function(pc)
         } else {
-            self.begins.contains(&pc)
+            self.beginnings.contains(&pc)
         }
     }
 
@@ -111,7 +111,7 @@ impl<'a> Cfg<'a> {
             let throws = name.starts_with("_ZSt") && name.contains("__throw_");
             return !throws && !NO_RETURN.split_whitespace().any(|known| known == name);
         }
-        let Some(target) = self.code.goes_to(call) else { return true };
+        let Some(target) = self.code.known_target(call) else { return true };
         self.code.is_stub(target) || self.code.decode(target).is_none() || self.returns(target)
     }
 
@@ -180,23 +180,23 @@ impl<'a> Cfg<'a> {
     }
 
     /// Analyses the function that contains an instruction.
-    fn analyse(&mut self, place: InstructionIx) {
-        let pc = self.recording.insn(place).pc;
+    fn analyse(&mut self, ix: InstructionIx) {
+        let pc = self.recording.insn(ix).pc;
         let beginning = self.beginning(pc);
         let mut nodes = self.nodes(beginning, &[]);
         if !nodes.contains_key(&pc) {
             // No jump leads to a landing pad, so it counts as another entry of the function.
             let strays: Vec<u64> = self
                 .recording
-                .places()
-                .map(|place| self.recording.insn(place).pc)
+                .all_instructions()
+                .map(|ix| self.recording.insn(ix).pc)
                 .filter(|&other| !nodes.contains_key(&other) && self.beginning(other) == beginning)
                 .chain([pc])
                 .collect();
             nodes = self.nodes(beginning, &strays);
         }
         self.remove_untaken_checks(&mut nodes);
-        self.number(&nodes, beginning);
+        self.divide_into_blocks(&nodes, beginning);
     }
 
     /// Removes branches to code that never returns, if they were not taken.
@@ -206,18 +206,18 @@ impl<'a> Cfg<'a> {
             if node.next.iter().all(|to| never_returning.contains(to)) {
                 continue;
             }
-            node.next.retain(|to| !never_returning.contains(to) || self.recording.place(*to).is_some());
+            node.next.retain(|to| !never_returning.contains(to) || self.recording.instruction_at(*to).is_some());
         }
     }
 
     /// Divides the instructions into blocks and determines the branches that control each.
-    fn number(&mut self, nodes: &BTreeMap<u64, CfgNode>, beginning: u64) {
-        let mut arrows: HashMap<u64, u32> = HashMap::new();
+    fn divide_into_blocks(&mut self, nodes: &BTreeMap<u64, CfgNode>, beginning: u64) {
+        let mut incoming: HashMap<u64, u32> = HashMap::new();
         for node in nodes.values() {
-            node.next.iter().for_each(|&to| *arrows.entry(to).or_default() += 1);
+            node.next.iter().for_each(|&to| *incoming.entry(to).or_default() += 1);
         }
         let mut leaders = BTreeSet::from([beginning]);
-        leaders.extend(nodes.keys().filter(|pc| arrows.get(pc).is_none_or(|&count| count != 1)));
+        leaders.extend(nodes.keys().filter(|pc| incoming.get(pc).is_none_or(|&count| count != 1)));
         for node in nodes.values().filter(|node| node.next.len() + usize::from(node.leaves) > 1) {
             leaders.extend(&node.next);
         }
@@ -251,10 +251,10 @@ impl<'a> Cfg<'a> {
         let mut instructions: Vec<Vec<u64>> = vec![Vec::new(); exit];
         block_of.iter().for_each(|(&pc, &block)| instructions[block].push(pc));
         for branch_region in branch_regions.iter().filter(|branch_region| branch_region.to != exit) {
-            let Some(branch) = self.recording.place(last_of[branch_region.from]) else { continue };
+            let Some(branch) = self.recording.instruction_at(last_of[branch_region.from]) else { continue };
             let mut written = BTreeSet::new();
             for &pc in branch_region.nodes.iter().flat_map(|&block| &instructions[block]) {
-                self.writes(pc, &mut written);
+                self.collect_writes(pc, &mut written);
             }
             self.branch_regions.entry(branch).or_default().push(leader_of[branch_region.to]);
             self.skipped.insert((branch, leader_of[branch_region.to]), written.into_iter().collect());
@@ -263,18 +263,18 @@ impl<'a> Cfg<'a> {
         let function = *self.functions.entry(beginning).or_insert(function);
         let first = self.controlling_branches.len() as u32;
         for deciders in &controlling_branches[..exit] {
-            let places = deciders.iter().filter_map(|&block| self.recording.place(last_of[block]));
-            self.controlling_branches.push(places.collect());
+            let branches = deciders.iter().filter_map(|&block| self.recording.instruction_at(last_of[block]));
+            self.controlling_branches.push(branches.collect());
         }
         for (&pc, &block) in &block_of {
-            if let Some(place) = self.recording.place(pc) {
-                self.places.insert(place.0, (first + block as u32, function));
+            if let Some(ix) = self.recording.instruction_at(pc) {
+                self.block_and_function.insert(ix.0, (first + block as u32, function));
             }
         }
     }
 
     /// Collects the registers that an instruction writes, except for the flags.
-    fn writes(&mut self, pc: u64, written: &mut BTreeSet<RegisterPart>) {
+    fn collect_writes(&mut self, pc: u64, written: &mut BTreeSet<RegisterPart>) {
         let Some(instruction) = self.code.decode(pc) else { return };
         if instruction.mnemonic() == Mnemonic::Call {
             written.insert(gpr(0));
@@ -285,12 +285,12 @@ impl<'a> Cfg<'a> {
         }
     }
 
-    fn known(&mut self, place: InstructionIx) -> (u32, u32) {
-        if let Some(&known) = self.places.get(&place.0) {
+    fn analysed(&mut self, ix: InstructionIx) -> (u32, u32) {
+        if let Some(&known) = self.block_and_function.get(&ix.0) {
             return known;
         }
-        self.analyse(place);
-        *self.places.entry(place.0).or_insert((0, u32::MAX))
+        self.analyse(ix);
+        *self.block_and_function.entry(ix.0).or_insert((0, u32::MAX))
     }
 }
 
@@ -342,12 +342,12 @@ fn never_returning(nodes: &BTreeMap<u64, CfgNode>) -> BTreeSet<u64> {
 }
 
 impl Control for Cfg<'_> {
-    fn block(&mut self, place: InstructionIx) -> u32 {
-        self.known(place).0
+    fn block(&mut self, ix: InstructionIx) -> u32 {
+        self.analysed(ix).0
     }
 
-    fn function(&mut self, place: InstructionIx) -> u32 {
-        self.known(place).1
+    fn function(&mut self, ix: InstructionIx) -> u32 {
+        self.analysed(ix).1
     }
 
     fn controlling_branches(&mut self, block: u32) -> &[InstructionIx] {
@@ -355,7 +355,7 @@ impl Control for Cfg<'_> {
     }
 
     fn skipped(&mut self, branch: InstructionIx, next: InstructionIx) -> Vec<RegisterPart> {
-        self.known(branch);
+        self.analysed(branch);
         let taken = self.recording.insn(next).pc;
         let others = self.branch_regions.get(&branch).into_iter().flatten().filter(|&&to| to != taken);
         others.filter_map(|&to| self.skipped.get(&(branch, to))).flatten().copied().collect()

@@ -15,7 +15,7 @@ pub struct Code {
     /// Words that the loader fills with the address of a function of another module, by address.
     pub slots: HashMap<u64, String>,
     /// Words that the loader fills with the address of a function of the same module, by address.
-    pub own: HashMap<u64, u64>,
+    pub local_slots: HashMap<u64, u64>,
 }
 
 /// Executable bytes.
@@ -75,9 +75,9 @@ impl Code {
     /// Returns the target of a jump or call within its module, if it is certain: direct, or through a word
     /// that the loader fills.
     #[must_use]
-    pub fn goes_to(&self, instruction: &Instruction) -> Option<u64> {
+    pub fn known_target(&self, instruction: &Instruction) -> Option<u64> {
         if instruction.is_ip_rel_memory_operand() {
-            return self.own.get(&instruction.ip_rel_memory_address()).copied();
+            return self.local_slots.get(&instruction.ip_rel_memory_address()).copied();
         }
         Some(instruction.near_branch_target()).filter(|&target| target != 0)
     }

@@ -70,13 +70,13 @@ impl Recording<'_> {
     /// Returns the latest step of a thread at the instruction that contains this address.
     #[must_use]
     pub fn latest_at(&self, thread: ThreadIx, pc: u64) -> Option<u64> {
-        let is_there = |place: InstructionIx| {
-            let insn = self.insn(place);
+        let is_there = |instruction: InstructionIx| {
+            let insn = self.insn(instruction);
             (insn.pc..insn.pc + u64::from(insn.len)).contains(&pc)
         };
         let mut found = None;
         self.backwards(self.last_step(thread)?, &mut |step| {
-            if step.thread == thread && is_there(step.place) {
+            if step.thread == thread && is_there(step.instruction) {
                 found = Some(step.number);
             }
             found.is_none()
@@ -87,30 +87,30 @@ impl Recording<'_> {
     /// Returns the steps of one execution of a line, given by its instructions: the one with this number,
     /// from 1, or the latest. Also returns the number of executions.
     #[must_use]
-    pub fn visit(&self, line: &dyn Fn(InstructionIx) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
+    pub fn line_execution(&self, line: &dyn Fn(InstructionIx) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
         // A new execution begins with the instruction that began the first one.
         let mut anchor = None;
-        let mut visits: Vec<(ThreadIx, Vec<u64>)> = Vec::new();
+        let mut executions: Vec<(ThreadIx, Vec<u64>)> = Vec::new();
         let mut count = 0;
         self.forwards(&mut |step| {
-            if step.copy || !line(step.place) {
+            if step.copy || !line(step.instruction) {
                 return;
             }
-            if *anchor.get_or_insert(step.place) == step.place {
+            if *anchor.get_or_insert(step.instruction) == step.instruction {
                 count += 1;
                 let selected = instance.is_none_or(|selected| selected == count);
-                visits.retain(|(thread, _)| *thread != step.thread || instance.is_some());
+                executions.retain(|(thread, _)| *thread != step.thread || instance.is_some());
                 if selected {
-                    visits.push((step.thread, Vec::new()));
+                    executions.push((step.thread, Vec::new()));
                 }
             }
-            if let Some((_, steps)) = visits.iter_mut().rfind(|(thread, _)| *thread == step.thread)
+            if let Some((_, steps)) = executions.iter_mut().rfind(|(thread, _)| *thread == step.thread)
                 && (instance.is_none() || count <= instance.unwrap_or(0))
             {
                 steps.push(step.number);
             }
         });
-        let latest = visits.into_iter().max_by_key(|(_, steps)| steps.last().copied());
+        let latest = executions.into_iter().max_by_key(|(_, steps)| steps.last().copied());
         (latest.map(|(_, steps)| steps).unwrap_or_default(), count)
     }
 }

@@ -59,7 +59,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     }
 
     /// Runs the pass and returns the recording.
-    pub(super) fn all(mut self) -> Result<Recording<'a>, TraceCorrupt> {
+    pub(super) fn run(mut self) -> Result<Recording<'a>, TraceCorrupt> {
         let (words, end) = (self.recording.words, self.recording.end);
         let mut at = WordCursor::START;
         let mut window = WordWindow::default();
@@ -71,7 +71,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
             self.recording.chunks.push(at);
             let last = ((chunk as u64 + 1) * CHUNK_WORDS as u64).min(end);
             while at.word < last {
-                if !self.record(&mut at, &window)? {
+                if !self.read_record(&mut at, &window)? {
                     self.recording.end = at.word;
                     self.recording.steps = at.step;
                     return Ok(self.recording);
@@ -83,7 +83,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     }
 
     /// Reads a record and moves to the next one; returns false if the target died in the middle of it.
-    fn record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, TraceCorrupt> {
+    fn read_record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, TraceCorrupt> {
         let words = window.from(at.word);
         let damaged = TraceCorrupt { word: at.word };
         let head = StepWord(words[0]);
@@ -102,19 +102,19 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                 if let Some(from) = self.jumped.take() {
                     self.recording.jumps.entry(from).or_default().insert(head.pc());
                 }
-                let block = self.recording.insns.learn(head, self.code, &mut self.factory).ok_or(damaged)?;
+                let block = self.recording.insns.block_for(head, self.code, &mut self.factory).ok_or(damaged)?;
                 let (next, steps, _) = self.recording.extent(words, block);
                 if next > words.len() as u64 {
                     return Ok(false);
                 }
-                self.jumped = self.executed(at, block, steps);
+                self.jumped = self.record_executed(at, block, steps);
                 at.step += steps;
                 at.word += next;
                 return Ok(true);
             }
             StepKind::Leave => {
-                self.leave(at, words);
-                at.left += 1;
+                self.record_exit(at, words);
+                at.exits += 1;
                 at.step += 1;
                 self.jumped = None;
             }
@@ -122,13 +122,13 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                 let events = at.events;
                 at.enter(words);
                 self.record_events(events, at.events);
-                self.enter(at, words);
-                at.entered += 1;
+                self.record_entry(at, words);
+                at.entries += 1;
                 at.step += 1;
             }
             StepKind::Signal => {
                 let open = OpenFrame::Signal { pc: head.pc(), stack: words[1], begun: false };
-                self.thread(at.thread).open.push(open);
+                self.thread_record(at.thread).open.push(open);
                 self.jumped = None;
             }
             StepKind::Fault => {}
@@ -137,66 +137,66 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         Ok(true)
     }
 
-    fn thread(&mut self, thread: ThreadIx) -> &mut ThreadRecord {
+    fn thread_record(&mut self, thread: ThreadIx) -> &mut ThreadRecord {
         self.recording.by_thread.entry(thread).or_default()
     }
 
     /// Records executed instructions; returns the address of the last one if it was an indirect jump.
-    fn executed(&mut self, at: &WordCursor, block: u32, steps: u64) -> Option<u64> {
+    fn record_executed(&mut self, at: &WordCursor, block: u32, steps: u64) -> Option<u64> {
         let Recording { insns, by_thread, instructions, .. } = &mut self.recording;
         let block = insns.block(block);
-        let of = by_thread.entry(at.thread).or_default();
+        let thread = by_thread.entry(at.thread).or_default();
         *instructions += steps;
-        of.instructions += steps;
-        of.arguments_set |= block.sets_arguments;
+        thread.instructions += steps;
+        thread.arguments_set |= block.sets_arguments;
         let executed = &block.insns[..steps as usize];
         for &number in executed.iter().rev() {
             let insn = insns.insn(number);
             if !insn.stub {
-                of.last = Some(number);
-                of.pushed = 0;
+                thread.last = Some(number);
+                thread.pushed = 0;
                 break;
             }
         }
         let stubs = executed.iter().rev().map(|&number| insns.insn(number)).take_while(|i| i.stub);
-        of.pushed += 8 * stubs.filter(|insn| insn.pushes).count() as u64;
+        thread.pushed += 8 * stubs.filter(|insn| insn.pushes).count() as u64;
         if steps > 0 {
-            of.last_step = at.step + steps - 1;
+            thread.last_step = at.step + steps - 1;
         }
         let last = insns.insn(*executed.last()?);
         (last.transfer == ControlTransfer::IndirectJump && !last.stub).then_some(last.pc)
     }
 
-    fn leave(&mut self, at: &WordCursor, words: &[u64]) {
+    fn record_exit(&mut self, at: &WordCursor, words: &[u64]) {
         let target = StepWord(words[0]).pc();
-        let of = self.recording.by_thread.entry(at.thread).or_default();
-        let stack = words[1] + of.pushed;
-        of.note_stack(stack);
-        of.last_step = at.step;
+        let thread = self.recording.by_thread.entry(at.thread).or_default();
+        let stack = words[1] + thread.pushed;
+        thread.note_stack(stack);
+        thread.last_step = at.step;
         let calls_open =
             |open: &[OpenFrame]| open.iter().filter(|o| matches!(o, OpenFrame::Call(_))).count() as u16;
-        let depth = calls_open(&of.open);
-        let Some(last) = of.last else {
-            self.recording.left.push(ExitRecord::Return(cell(THREAD_RESULT, at.thread, 0)));
+        let depth = calls_open(&thread.open);
+        let Some(last) = thread.last else {
+            self.recording.exits.push(ExitRecord::Return(cell(THREAD_RESULT, at.thread, 0)));
             return;
         };
         let insn = self.recording.insns.insn(last);
         if insn.transfer == ControlTransfer::Return {
-            of.begins.pop();
+            thread.entry_stacks.pop();
             let to = if depth == 0 {
-                self.recording.returns.push((at.step, at.thread, of.begun));
+                self.recording.returns.push((at.step, at.thread, thread.entry_function));
                 cell(THREAD_RESULT, at.thread, 0)
             } else {
                 cell(CALLBACK_RESULT, at.thread, depth - 1)
             };
-            self.recording.left.push(ExitRecord::Return(to));
+            self.recording.exits.push(ExitRecord::Return(to));
             return;
         }
-        let set = of.arguments_set;
+        let arguments_set = thread.arguments_set;
         let call = Call {
             step: at.step,
             thread: at.thread,
-            place: InstructionIx(last),
+            instruction: InstructionIx(last),
             arguments: [words[2], words[3], words[4], words[5], words[6], words[7]],
             result: None,
             created: None,
@@ -206,14 +206,14 @@ impl<'a, 'b> FirstPass<'a, 'b> {
             returns_to: insn.pc + u64::from(insn.len),
             tail: insn.transfer != ControlTransfer::Call,
             depth,
-            set,
+            arguments_set,
             vectors: words[8] as u8,
-            ends: None,
+            result_cell: None,
         };
         let number = self.recording.calls.len() as u32;
-        let returns_outside = call.tail && of.begins.last() == Some(&stack);
-        let ends = returns_outside.then(|| {
-            of.begins.pop();
+        let returns_outside = call.tail && thread.entry_stacks.last() == Some(&stack);
+        let result_cell = returns_outside.then(|| {
+            thread.entry_stacks.pop();
             if depth == 0 {
                 cell(THREAD_RESULT, at.thread, 0)
             } else {
@@ -221,11 +221,11 @@ impl<'a, 'b> FirstPass<'a, 'b> {
             }
         });
         if !returns_outside {
-            of.open.push(OpenFrame::Call(number));
+            thread.open.push(OpenFrame::Call(number));
         }
-        self.recording.left.push(ExitRecord::Call(number));
+        self.recording.exits.push(ExitRecord::Call(number));
         let name = self.name_of(last, target);
-        self.recording.calls.push(Call { name, ends, ..call });
+        self.recording.calls.push(Call { name, result_cell, ..call });
     }
 
     /// Returns the number of the called function's name.
@@ -250,25 +250,25 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                 _ => continue,
             };
             let Some(other) = other.known().filter(|_| succeeded(event)) else { continue };
-            let Some(&OpenFrame::Call(call)) = self.thread(event.thread).open.last() else { continue };
+            let Some(&OpenFrame::Call(call)) = self.thread_record(event.thread).open.last() else { continue };
             if creates {
                 self.recording.calls[call as usize].created = Some(other);
-                self.thread(other).creator = Some(call);
+                self.thread_record(other).creator = Some(call);
             } else {
                 self.recording.calls[call as usize].joined = Some(other);
             }
         }
     }
 
-    fn enter(&mut self, at: &WordCursor, words: &[u64]) {
+    fn record_entry(&mut self, at: &WordCursor, words: &[u64]) {
         let (pc, stack, result) = (StepWord(words[0]).pc(), words[1], words[2]);
-        let Recording { by_thread, calls, entered, names, .. } = &mut self.recording;
-        let of = by_thread.entry(at.thread).or_default();
-        of.note_stack(stack);
-        of.last_step = at.step;
-        let first = of.open.is_empty();
+        let Recording { by_thread, calls, entries, names, .. } = &mut self.recording;
+        let thread = by_thread.entry(at.thread).or_default();
+        thread.note_stack(stack);
+        thread.last_step = at.step;
+        let first = thread.open.is_empty();
         let mut new = EntryRecord { pc, flow: Flow::Begin(None), resumes: None, arguments: None };
-        match of.open.last_mut() {
+        match thread.open.last_mut() {
             Some(&mut OpenFrame::Call(call)) => {
                 let called = &mut calls[call as usize];
                 let returned = stack == called.stack + 8;
@@ -278,31 +278,31 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                     called.result = Some(result);
                     new.flow = if called.tail { Flow::Return } else { Flow::Next };
                     new.resumes = Some(call);
-                    of.open.pop();
+                    thread.open.pop();
                     // Values that the callee left in argument registers are no arguments.
-                    of.arguments_set = 0;
+                    thread.arguments_set = 0;
                 } else if returned {
                     // Caught in the same function that threw.
                     new.flow = Flow::Unwound { stack: None, by: Some(called.step) };
-                    of.open.pop();
+                    thread.open.pop();
                 } else if stack > called.stack {
                     new.flow = Flow::Unwound { stack: Some(stack), by: Some(called.step) };
-                    of.unwind(stack, calls);
+                    thread.unwind(stack, calls);
                 } else {
                     new.flow = Flow::Begin(Some(called.step));
                     new.arguments = Some(cell(CALLBACK_ARGUMENTS, at.thread, called.depth));
-                    of.arguments_set = 0x3f;
+                    thread.arguments_set = 0x3f;
                 }
             }
             Some(OpenFrame::Signal { pc: interrupted, stack: stack_then, begun }) => {
                 if (*interrupted, *stack_then) == (pc, stack) {
                     new.flow = Flow::Next;
-                    of.open.pop();
+                    thread.open.pop();
                 } else if *begun {
                     // The handler did not return but jumped out.
                     new.flow = Flow::Unwound { stack: Some(stack), by: None };
-                    of.open.pop();
-                    of.unwind(stack, calls);
+                    thread.open.pop();
+                    thread.unwind(stack, calls);
                 } else {
                     *begun = true;
                 }
@@ -310,16 +310,16 @@ impl<'a, 'b> FirstPass<'a, 'b> {
             None => {}
         }
         if first {
-            of.begun = pc;
-            of.arguments_set = 0x3f;
-            if let Some(creator) = of.creator.filter(|_| of.instructions == 0) {
+            thread.entry_function = pc;
+            thread.arguments_set = 0x3f;
+            if let Some(creator) = thread.creator.filter(|_| thread.instructions == 0) {
                 new.flow = Flow::Begin(Some(calls[creator as usize].step));
                 new.arguments = Some(cell(THREAD_ARGUMENT, at.thread, 0));
             }
         }
         if matches!(new.flow, Flow::Begin(_)) {
-            of.begins.push(stack);
+            thread.entry_stacks.push(stack);
         }
-        entered.push(new);
+        entries.push(new);
     }
 }

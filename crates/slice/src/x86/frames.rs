@@ -52,11 +52,11 @@ impl Recording<'_> {
             }
             frame.is_none() && begun.is_none()
         });
-        frame.or_else(|| self.entered_with(begun?)?.checked_add(8))
+        frame.or_else(|| self.entry_stack(begun?)?.checked_add(8))
     }
 
     /// Returns the stack pointer with which the traced code was entered at a step.
-    fn entered_with(&self, step: u64) -> Option<u64> {
+    fn entry_stack(&self, step: u64) -> Option<u64> {
         let (mut window, mut records) = (WordWindow::default(), Vec::new());
         let chunk = self.chunks.partition_point(|chunk| chunk.step <= step).checked_sub(1)?;
         self.records(chunk, &mut window, &mut records);

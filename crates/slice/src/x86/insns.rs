@@ -65,7 +65,7 @@ impl Insns {
     }
 
     /// Returns the number of an executed instruction.
-    pub(super) fn place(&self, pc: u64) -> Option<InstructionIx> {
+    pub(super) fn instruction_at(&self, pc: u64) -> Option<InstructionIx> {
         self.by_pc.get(&pc).map(|&number| InstructionIx(number))
     }
 
@@ -81,7 +81,7 @@ impl Insns {
     }
 
     /// Returns the block of a head word, decoding it if necessary; `None` if there is no such code.
-    pub(super) fn learn(
+    pub(super) fn block_for(
         &mut self,
         head: StepWord,
         code: &Code,

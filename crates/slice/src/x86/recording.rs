@@ -33,8 +33,8 @@ pub struct Recording<'a> {
     pub(super) end: u64,
     pub(super) insns: Insns,
     pub(super) calls: Vec<Call>,
-    pub(super) left: Vec<ExitRecord>,
-    pub(super) entered: Vec<EntryRecord>,
+    pub(super) exits: Vec<ExitRecord>,
+    pub(super) entries: Vec<EntryRecord>,
     pub(super) names: Vec<(String, Summary)>,
     /// The first record of each chunk.
     pub(super) chunks: Vec<WordCursor>,
@@ -61,8 +61,8 @@ impl<'a> Recording<'a> {
             end: words.len(),
             insns: Insns::default(),
             calls: Vec::new(),
-            left: Vec::new(),
-            entered: Vec::new(),
+            exits: Vec::new(),
+            entries: Vec::new(),
             names: Vec::new(),
             chunks: Vec::new(),
             steps: 0,
@@ -71,23 +71,23 @@ impl<'a> Recording<'a> {
             jumps: HashMap::new(),
             returns: Vec::new(),
         };
-        FirstPass::new(recording, code, events, name).all()
+        FirstPass::new(recording, code, events, name).run()
     }
 
     /// Returns an instruction by its number.
     #[must_use]
-    pub fn insn(&self, place: InstructionIx) -> &Insn {
-        self.insns.insn(place.0)
+    pub fn insn(&self, instruction: InstructionIx) -> &Insn {
+        self.insns.insn(instruction.0)
     }
 
     /// Returns the number of an executed instruction.
     #[must_use]
-    pub fn place(&self, pc: u64) -> Option<InstructionIx> {
-        self.insns.place(pc)
+    pub fn instruction_at(&self, pc: u64) -> Option<InstructionIx> {
+        self.insns.instruction_at(pc)
     }
 
     /// Iterates over all executed instructions.
-    pub fn places(&self) -> impl Iterator<Item = InstructionIx> + '_ {
+    pub fn all_instructions(&self) -> impl Iterator<Item = InstructionIx> + '_ {
         (0..self.insns.len()).map(InstructionIx)
     }
 
@@ -99,13 +99,13 @@ impl<'a> Recording<'a> {
 
     /// Iterates over the threads that executed instructions, with the number of instructions.
     pub fn threads(&self) -> impl Iterator<Item = (ThreadIx, u64)> + '_ {
-        self.by_thread.iter().map(|(thread, of)| (*thread, of.instructions))
+        self.by_thread.iter().map(|(thread, record)| (*thread, record.instructions))
     }
 
     /// Returns the thread's latest step.
     #[must_use]
     pub fn last_step(&self, thread: ThreadIx) -> Option<u64> {
-        self.by_thread.get(&thread).filter(|of| of.instructions > 0).map(|of| of.last_step)
+        self.by_thread.get(&thread).filter(|thread| thread.instructions > 0).map(|thread| thread.last_step)
     }
 
     /// Returns the calls that left the traced code.
@@ -121,7 +121,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Returns whether nothing is known about the called function.
-    pub fn unknown(&self, call: &Call) -> bool {
+    pub fn is_unknown(&self, call: &Call) -> bool {
         self.names[call.name as usize].1.quality == SummaryQuality::Unknown
     }
 
@@ -138,14 +138,14 @@ impl<'a> Recording<'a> {
         const ABOVE: u64 = 8 << 10;
         self.by_thread
             .get(&thread)
-            .and_then(|of| of.stack)
+            .and_then(|thread| thread.stack)
             .is_some_and(|(low, high)| (low.saturating_sub(BELOW)..high + ABOVE).contains(&addr))
     }
 
     /// Returns a thread's latest return from the function at this address.
     pub(super) fn returned(&self, thread: ThreadIx, function: u64) -> Option<u64> {
         let from_it =
-            |(_, thread_ix, begun): &&(u64, ThreadIx, u64)| (*thread_ix, *begun) == (thread, function);
+            |(_, thread_ix, entered): &&(u64, ThreadIx, u64)| (*thread_ix, *entered) == (thread, function);
         self.returns.iter().rev().find(from_it).map(|(step, ..)| *step)
     }
 
@@ -174,15 +174,15 @@ impl<'a> Recording<'a> {
                     at.word += next;
                 }
                 Some(StepKind::Leave) => {
-                    records.push(TraceRecord { at, kind: RecordKind::ExitRecord(at.left), steps: 1 });
-                    at.left += 1;
+                    records.push(TraceRecord { at, kind: RecordKind::Exit(at.exits), steps: 1 });
+                    at.exits += 1;
                     at.step += 1;
                     at.word += 1 + LEAVE_WORDS as u64;
                 }
                 Some(StepKind::Enter) => {
                     at.enter(words);
-                    records.push(TraceRecord { at, kind: RecordKind::EntryRecord(at.entered), steps: 1 });
-                    at.entered += 1;
+                    records.push(TraceRecord { at, kind: RecordKind::Entry(at.entries), steps: 1 });
+                    at.entries += 1;
                     at.step += 1;
                     at.word += 1 + ENTER_WORDS as u64;
                 }
@@ -211,13 +211,13 @@ impl<'a> Recording<'a> {
     }
 
     /// Visits one step of a record.
-    fn show<R>(
+    fn visit_step<R>(
         &self,
         record: &TraceRecord,
         nth: u64,
         window: &WordWindow,
         scratch: &mut Scratch,
-        show: impl FnOnce(&Step<'_>) -> R,
+        visit: impl FnOnce(&Step<'_>) -> R,
     ) -> R {
         scratch.touched.reads.clear();
         scratch.touched.writes.clear();
@@ -228,12 +228,12 @@ impl<'a> Recording<'a> {
             RecordKind::Block(block, leaves) => {
                 let block = self.insns.block(block);
                 let nth = nth as usize;
-                let place = block.insns[nth];
-                let insn = self.insns.insn(place);
-                step.place = InstructionIx(place);
+                let instruction = block.insns[nth];
+                let insn = self.insns.insn(instruction);
+                step.instruction = InstructionIx(instruction);
                 if insn.stub {
                     step.copy = true;
-                    return show(&step);
+                    return visit(&step);
                 }
                 let samples = &window.from(record.at.word)[1..];
                 scratch.memory(&block.layout, nth, samples, record.at.thread_pointer);
@@ -252,7 +252,7 @@ impl<'a> Recording<'a> {
                     }
                 };
             }
-            RecordKind::ExitRecord(left) => match self.left[left as usize] {
+            RecordKind::Exit(exit) => match self.exits[exit as usize] {
                 ExitRecord::Call(call) => self.call(&self.calls[call as usize], &mut step, scratch),
                 ExitRecord::Return(cell) => {
                     step.copy = true;
@@ -260,12 +260,12 @@ impl<'a> Recording<'a> {
                     scratch.touched.writes.push(ByteSpan::new(cell, 8));
                 }
             },
-            RecordKind::EntryRecord(entered) => {
-                self.enter(&self.entered[entered as usize], &mut step, scratch)
+            RecordKind::Entry(entry) => {
+                self.enter(&self.entries[entry as usize], &mut step, scratch)
             }
         }
         let Scratch { touched, parts } = scratch;
-        if matches!(record.kind, RecordKind::ExitRecord(left) if matches!(self.left[left as usize], ExitRecord::Call(_)))
+        if matches!(record.kind, RecordKind::Exit(exit) if matches!(self.exits[exit as usize], ExitRecord::Call(_)))
         {
             step.uses = parts;
         }
@@ -274,7 +274,7 @@ impl<'a> Recording<'a> {
         step.may_write = &touched.may_write;
         step.guessed = std::mem::take(&mut touched.guessed);
         step.fresh = touched.fresh.take();
-        show(&step)
+        visit(&step)
     }
 }
 
@@ -309,22 +309,22 @@ impl History for Recording<'_> {
     }
 
     fn threads(&self) -> u64 {
-        self.by_thread.values().filter(|of| of.instructions > 0).count() as u64
+        self.by_thread.values().filter(|thread| thread.instructions > 0).count() as u64
     }
 
-    fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
+    fn forwards(&self, visit: &mut dyn FnMut(&Step<'_>)) {
         let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         for chunk in 0..self.chunks.len() {
             if !self.records(chunk, &mut window, &mut records) {
                 return;
             }
             for record in &records {
-                (0..record.steps).for_each(|nth| self.show(record, nth, &window, &mut scratch, &mut *show));
+                (0..record.steps).for_each(|nth| self.visit_step(record, nth, &window, &mut scratch, &mut *visit));
             }
         }
     }
 
-    fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool) {
+    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&Step<'_>) -> bool) {
         let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         let last = self.chunks.partition_point(|chunk| chunk.step <= from);
         for chunk in (0..last).rev() {
@@ -333,7 +333,7 @@ impl History for Recording<'_> {
             }
             for record in records.iter().rev() {
                 for nth in (0..record.steps).rev().filter(|nth| record.at.step + nth <= from) {
-                    if !self.show(record, nth, &window, &mut scratch, &mut *show) {
+                    if !self.visit_step(record, nth, &window, &mut scratch, &mut *visit) {
                         return;
                     }
                 }

@@ -14,9 +14,9 @@ pub(super) struct ThreadRecord {
     pub(super) stack: Option<(u64, u64)>,
     pub(super) creator: Option<u32>,
     /// The stack pointers with which functions were entered from untraced code.
-    pub(super) begins: Vec<u64>,
+    pub(super) entry_stacks: Vec<u64>,
     /// The function by which it was last entered from code that no traced code had called.
-    pub(super) begun: u64,
+    pub(super) entry_function: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +41,8 @@ impl ThreadRecord {
         {
             self.open.pop();
         }
-        while self.begins.last().is_some_and(|&begun| begun < stack) {
-            self.begins.pop();
+        while self.entry_stacks.last().is_some_and(|&entry| entry < stack) {
+            self.entry_stacks.pop();
         }
     }
 }

@@ -59,8 +59,8 @@ impl WordWindow {
 pub(super) struct WordCursor {
     pub(super) word: u64,
     pub(super) step: u64,
-    pub(super) left: u32,
-    pub(super) entered: u32,
+    pub(super) exits: u32,
+    pub(super) entries: u32,
     pub(super) thread: ThreadIx,
     pub(super) thread_pointer: u64,
     pub(super) events: u64,
@@ -69,7 +69,7 @@ pub(super) struct WordCursor {
 impl WordCursor {
     /// Before the first word.
     pub(super) const START: Self =
-        Self { word: 0, step: 0, left: 0, entered: 0, thread: ThreadIx::MAIN, thread_pointer: 0, events: 0 };
+        Self { word: 0, step: 0, exits: 0, entries: 0, thread: ThreadIx::MAIN, thread_pointer: 0, events: 0 };
 
     /// Updates the running thread from an entry record.
     pub(super) fn enter(&mut self, record: &[u64]) {
@@ -91,6 +91,6 @@ pub(super) struct TraceRecord {
 pub(super) enum RecordKind {
     /// A block, and whether control left the traced code after it.
     Block(u32, bool),
-    ExitRecord(u32),
-    EntryRecord(u32),
+    Exit(u32),
+    Entry(u32),
 }

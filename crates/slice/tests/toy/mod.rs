@@ -10,7 +10,7 @@ use unsnarl_slice::{ByteSpan, Control, Flow, History, InstructionIx, Slice, Step
 #[derive(Clone, Debug)]
 pub(crate) struct ToyStep {
     pub(crate) thread: u16,
-    pub(crate) place: u32,
+    pub(crate) instruction: u32,
     pub(crate) reads: Vec<ByteSpan>,
     pub(crate) writes: Vec<ByteSpan>,
     pub(crate) flow: Flow,
@@ -21,11 +21,11 @@ pub(crate) struct ToyStep {
 }
 
 impl ToyStep {
-    pub(crate) fn new(thread: u16, place: u32, reads: &[u64], writes: &[u64]) -> Self {
+    pub(crate) fn new(thread: u16, instruction: u32, reads: &[u64], writes: &[u64]) -> Self {
         let spans = |list: &[u64]| list.iter().map(|&addr| ByteSpan::new(addr * 8, 8)).collect();
         Self {
             thread,
-            place,
+            instruction,
             reads: spans(reads),
             writes: spans(writes),
             flow: Flow::Next,
@@ -43,8 +43,8 @@ pub(crate) struct Toy {
 
 impl Toy {
     /// Appends a step and returns its number.
-    pub(crate) fn step(&mut self, thread: u16, place: u32, reads: &[u64], writes: &[u64]) -> u64 {
-        let mut step = ToyStep::new(thread, place, reads, writes);
+    pub(crate) fn step(&mut self, thread: u16, instruction: u32, reads: &[u64], writes: &[u64]) -> u64 {
+        let mut step = ToyStep::new(thread, instruction, reads, writes);
         step.events = self.events.len() as u64;
         self.steps.push(step);
         self.steps.len() as u64 - 1
@@ -65,14 +65,14 @@ impl Toy {
         });
     }
 
-    fn show<R>(&self, number: usize, show: impl FnOnce(&Step<'_>) -> R) -> R {
+    fn visit<R>(&self, number: usize, visit: impl FnOnce(&Step<'_>) -> R) -> R {
         let toy = &self.steps[number];
-        let mut step = Step::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.place));
+        let mut step = Step::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.instruction));
         step.reads = &toy.reads;
         step.writes = &toy.writes;
         step.flow = toy.flow;
         step.events = toy.events;
-        show(&step)
+        visit(&step)
     }
 
     /// Computes the slice of a step by brute force: forwards, each byte carries all steps that it was
@@ -107,13 +107,13 @@ impl History for Toy {
         threads.len() as u64
     }
 
-    fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
-        (0..self.steps.len()).for_each(|number| self.show(number, &mut *show));
+    fn forwards(&self, visit: &mut dyn FnMut(&Step<'_>)) {
+        (0..self.steps.len()).for_each(|number| self.visit(number, &mut *visit));
     }
 
-    fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool) {
+    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&Step<'_>) -> bool) {
         for number in (0..=from as usize).rev() {
-            if !self.show(number, &mut *show) {
+            if !self.visit(number, &mut *visit) {
                 return;
             }
         }
@@ -128,12 +128,12 @@ pub(crate) struct Table {
 }
 
 impl Control for Table {
-    fn block(&mut self, place: InstructionIx) -> u32 {
-        place.0
+    fn block(&mut self, instruction: InstructionIx) -> u32 {
+        instruction.0
     }
 
-    fn function(&mut self, place: InstructionIx) -> u32 {
-        self.functions[place.0 as usize]
+    fn function(&mut self, instruction: InstructionIx) -> u32 {
+        self.functions[instruction.0 as usize]
     }
 
     fn controlling_branches(&mut self, block: u32) -> &[InstructionIx] {
@@ -142,6 +142,6 @@ impl Control for Table {
 }
 
 /// Returns the places of a slice.
-pub(crate) fn places(slice: &Slice) -> Vec<u32> {
-    slice.nodes.keys().map(|place| place.0).collect()
+pub(crate) fn instructions(slice: &Slice) -> Vec<u32> {
+    slice.nodes.keys().map(|instruction| instruction.0).collect()
 }

@@ -13,7 +13,7 @@ use std::{
 use unsnarl_model::Program;
 
 /// Environment variable with which the user asks for lazy binding: `UNSNARL_BINDING=lazy`.
-const OVERRIDE: &str = "UNSNARL_BINDING";
+const BINDING_VARIABLE: &str = "UNSNARL_BINDING";
 
 /// The time at which the loader looks up the functions that a program calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,30 +25,30 @@ pub(crate) enum Binding {
 }
 
 /// The bindings chosen so far, by the paths of programs.
-static DECIDED: Mutex<Option<HashMap<String, Binding>>> = Mutex::new(None);
+static BINDINGS: Mutex<Option<HashMap<String, Binding>>> = Mutex::new(None);
 
 impl Binding {
     /// Chooses the binding of a program. The loader is asked once per program and process; the program itself does not
     /// run.
     pub(crate) fn of(program: &Program) -> Result<Self, Error> {
-        if std::env::var_os(OVERRIDE).is_some_and(|value| value == "lazy") {
-            return Ok(Self::Lazy(format!("{OVERRIDE} is `lazy`")));
+        if std::env::var_os(BINDING_VARIABLE).is_some_and(|value| value == "lazy") {
+            return Ok(Self::Lazy(format!("{BINDING_VARIABLE} is `lazy`")));
         }
-        let mut decided = DECIDED.lock().unwrap_or_else(PoisonError::into_inner);
-        let decided = decided.get_or_insert_default();
-        if let Some(known) = decided.get(&program.path) {
+        let mut bindings = BINDINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        let bindings = bindings.get_or_insert_default();
+        if let Some(known) = bindings.get(&program.path) {
             return Ok(known.clone());
         }
         let binding = Self::from_report(&report(program)?);
-        decided.insert(program.path.clone(), binding.clone());
+        bindings.insert(program.path.clone(), binding.clone());
         Ok(binding)
     }
 
     /// Binds a program lazily from now on, because a library that it opened cannot be bound eagerly.
     pub(crate) fn become_lazy(&mut self, program: &Program, reason: String) {
         *self = Self::Lazy(reason);
-        let mut decided = DECIDED.lock().unwrap_or_else(PoisonError::into_inner);
-        decided.get_or_insert_default().insert(program.path.clone(), self.clone());
+        let mut bindings = BINDINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        bindings.get_or_insert_default().insert(program.path.clone(), self.clone());
     }
 
     /// Parses the loader's report, which has one line for each symbol that no library defines. Eager binding would

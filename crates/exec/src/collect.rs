@@ -38,7 +38,7 @@ pub(crate) fn trace(
     for module in &mut modules {
         module.build_id = files.build_id(&module.path);
     }
-    let mut places = SiteTable::new(&modules);
+    let mut site_table = SiteTable::new(&modules);
     let events: Vec<Event> = memory
         .events()
         .iter()
@@ -48,7 +48,7 @@ pub(crate) fn trace(
                 op: raw.op()?,
                 flags: raw.flags(),
                 order: raw.order(),
-                site: places.intern(raw.pc()),
+                site: site_table.intern(raw.pc()),
                 // The runtime does not record calling contexts yet.
                 context: 0,
                 size: raw.size(),
@@ -57,8 +57,8 @@ pub(crate) fn trace(
             })
         })
         .collect();
-    let threads = threads(memory, &places);
-    let mut races = conflicts(memory, &places);
+    let threads = threads(memory, &site_table);
+    let mut races = conflicts(memory, &site_table);
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
     Trace {
         races,
@@ -67,12 +67,12 @@ pub(crate) fn trace(
         names: Vec::new(),
         program: program.clone(),
         plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },
-        warnings: warnings(memory, &places, &events),
+        warnings: warnings(memory, &site_table, &events),
         program_warnings: Vec::new(),
         native: false,
-        outcome: outcome::outcome(memory, files, &modules, &places, end, &output, &events),
+        outcome: outcome::outcome(memory, files, &modules, &site_table, end, &output, &events),
         threads,
-        sites: places.sites,
+        sites: site_table.sites,
         events,
         modules,
         output,
@@ -96,7 +96,7 @@ fn inputs(memory: &SharedMemory, threads: &[Thread]) -> Vec<Input> {
 }
 
 pub(crate) fn modules(memory: &SharedMemory, program: &Program) -> Vec<Module> {
-    let interned = memory.modules().iter().map(|raw| {
+    let loaded = memory.modules().iter().map(|raw| {
         let path = text(&raw.path);
         Module {
             path: if path.is_empty() { program.path.clone() } else { path },
@@ -106,7 +106,7 @@ pub(crate) fn modules(memory: &SharedMemory, program: &Program) -> Vec<Module> {
         }
     });
     let no_module = Module { path: NO_MODULE.into(), ..Module::default() };
-    interned.chain([no_module]).collect()
+    loaded.chain([no_module]).collect()
 }
 
 /// Maps code addresses to sites.
@@ -114,7 +114,7 @@ pub(crate) struct SiteTable {
     /// Begin, end, module and base of each module, the highest begin first.
     ranges: Vec<(u64, u64, ModuleIx, u64)>,
     no_module: ModuleIx,
-    interned: HashMap<u64, SiteIx>,
+    known: HashMap<u64, SiteIx>,
     sites: Vec<Site>,
 }
 
@@ -126,7 +126,7 @@ impl SiteTable {
         // A program at fixed addresses has base 0 and would match every address, so it is searched last.
         ranges.sort_by_key(|&(from, ..)| std::cmp::Reverse(from));
         let no_module = ModuleIx(modules.len().saturating_sub(1) as u16);
-        Self { ranges, no_module, interned: HashMap::new(), sites: Vec::new() }
+        Self { ranges, no_module, known: HashMap::new(), sites: Vec::new() }
     }
 
     /// Returns the site of a code address.
@@ -144,17 +144,17 @@ impl SiteTable {
     }
 
     fn intern(&mut self, pc: u64) -> SiteIx {
-        if let Some(&interned) = self.interned.get(&pc) {
-            return interned;
+        if let Some(&known) = self.known.get(&pc) {
+            return known;
         }
         let ix = SiteIx(self.sites.len() as u32);
         self.sites.push(self.caller(pc));
-        self.interned.insert(pc, ix);
+        self.known.insert(pc, ix);
         ix
     }
 }
 
-fn threads(memory: &SharedMemory, places: &SiteTable) -> Vec<Thread> {
+fn threads(memory: &SharedMemory, site_table: &SiteTable) -> Vec<Thread> {
     let mut threads: Vec<Thread> = Vec::new();
     for (ix, raw) in memory.threads().iter().enumerate() {
         let id = if ix == 0 {
@@ -162,12 +162,12 @@ fn threads(memory: &SharedMemory, places: &SiteTable) -> Vec<Thread> {
         } else {
             threads.get(raw.parent as usize).map_or_else(ThreadId::main, |parent| parent.id.child(raw.nth))
         };
-        threads.push(Thread { id, name: text(&raw.name), start: places.site(raw.start) });
+        threads.push(Thread { id, name: text(&raw.name), start: site_table.site(raw.start) });
     }
     threads
 }
 
-fn warnings(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<Warning> {
+fn warnings(memory: &SharedMemory, site_table: &SiteTable, events: &[Event]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = memory
         .warnings()
         .iter()
@@ -175,7 +175,7 @@ fn warnings(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<
             Some(Warning {
                 misuse: Misuse::from_number(raw.misuse as u8)?,
                 thread: ThreadIx(raw.thread as u16),
-                site: places.caller(raw.pc),
+                site: site_table.caller(raw.pc),
                 addr: raw.addr,
                 at: raw.at,
                 detail: text(&raw.detail),
@@ -188,7 +188,7 @@ fn warnings(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<
             warnings.push(Warning {
                 misuse: Misuse::LeakedThread,
                 thread: ThreadIx(ix as u16),
-                site: places.site(raw.start),
+                site: site_table.site(raw.start),
                 addr: 0,
                 at: events.len() as u64,
                 detail: String::new(),
@@ -199,13 +199,13 @@ fn warnings(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<
 }
 
 /// Returns the conflicts that the runtime found.
-pub(crate) fn conflicts(memory: &SharedMemory, places: &SiteTable) -> Vec<Conflict> {
+pub(crate) fn conflicts(memory: &SharedMemory, site_table: &SiteTable) -> Vec<Conflict> {
     let collected = memory.conflicts().iter().filter_map(|raw| {
         let side = |at: usize| {
             Some(Side {
                 thread: ThreadIx(raw.threads[at]),
                 op: Op::from_number(raw.ops[at])?,
-                site: places.caller(raw.pcs[at]),
+                site: site_table.caller(raw.pcs[at]),
             })
         };
         Some(Conflict {
@@ -256,18 +256,18 @@ pub(crate) fn divergence(memory: &SharedMemory, program: &Program, plan: &Plan) 
         return None;
     }
     let modules = modules(memory, program);
-    let places = SiteTable::new(&modules);
+    let site_table = SiteTable::new(&modules);
     let planned = plan.prefix.actions.get(end.diverged_point as usize);
     let expected = planned.and_then(|planned| planned.action()).map(|&action| {
         let path = plan.prefix.modules.get(action.site.module.0 as usize).cloned();
         (action, path.unwrap_or_default())
     });
     let actual = end.diverged_op.checked_sub(1).and_then(|op| Op::from_number(op as u8)).map(|op| {
-        let site = places.caller(end.pc);
+        let site = site_table.caller(end.pc);
         (Action { op, site }, modules[site.module.0 as usize].path.clone())
     });
     let thread = if end.kind == EndKind::PlanEnd {
-        threads(memory, &places).get(end.thread as usize).map(|t| t.id.clone()).unwrap_or_default()
+        threads(memory, &site_table).get(end.thread as usize).map(|t| t.id.clone()).unwrap_or_default()
     } else {
         // The wire numbers threads by its own table; the plan's order maps the number back to an id.
         thread_at(&crate::memory::threads_of(plan), end.diverged_thread)

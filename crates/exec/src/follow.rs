@@ -48,21 +48,21 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
     let listener = UnixListener::bind_addr(&address).map_err(refused("cannot listen for the program"))?;
     listener.set_nonblocking(true).map_err(refused("cannot listen for the program"))?;
     let child = start(launcher, &socket)?;
-    let mut launcher_runs = Launcher { child, _held: None };
+    let mut running = Launcher { child, _held: None };
     let image = fs::canonicalize(&launcher.path).unwrap_or_default();
     let mut seen = Vec::new();
     loop {
         // Checked before `accept`: a request that was sent before the launcher ended is still served.
-        let ended = launcher_runs.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
+        let ended = running.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
         match listener.accept() {
             Ok((mut stream, _)) => {
                 let Some(found) = StartedProgram::read_request(&mut stream) else { continue };
-                let is_launcher = found.is(launcher_runs.child.id(), &image);
+                let is_launcher = found.is(running.child.id(), &image);
                 if !is_launcher && found.matches(name) {
                     answer(&mut stream, FollowAnswer::Wait);
                     let program = found.program(&socket).map_err(refused("cannot inspect the program"))?;
-                    launcher_runs._held = Some(stream);
-                    return Ok((program, launcher_runs));
+                    running._held = Some(stream);
+                    return Ok((program, running));
                 }
                 answer(&mut stream, FollowAnswer::Run);
                 seen.push(found.name());
@@ -84,10 +84,10 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
         None => "a program that creates threads".to_owned(),
     };
     seen.dedup();
-    let most = seen.len().min(12);
+    let shown = seen.len().min(12);
     let list =
-        if seen.is_empty() { "none that is dynamically linked".to_owned() } else { seen[..most].join(", ") };
-    let more = if seen.len() > most { ", …" } else { "" };
+        if seen.is_empty() { "none that is dynamically linked".to_owned() } else { seen[..shown].join(", ") };
+    let more = if seen.len() > shown { ", …" } else { "" };
     Error::Unusable {
         program: "the program to follow".into(),
         reason: format!(
@@ -152,8 +152,8 @@ impl StartedProgram {
             .ok()?;
         stream.read_exact(&mut process).ok()?;
         let process = u32::from_le_bytes(process);
-        let file = fs::read_link(place(process, "exe")).ok()?;
-        let args = entries(&fs::read(place(process, "cmdline")).ok()?);
+        let file = fs::read_link(proc_file(process, "exe")).ok()?;
+        let args = entries(&fs::read(proc_file(process, "cmdline")).ok()?);
         Some(Self { process, file, args })
     }
 
@@ -184,16 +184,16 @@ impl StartedProgram {
         let text = |path: PathBuf| {
             path.into_os_string().into_string().map_err(|_| io::Error::other("a path is not UTF-8"))
         };
-        let ours = format!("{FOLLOW_VARIABLE}={socket}").into_bytes();
-        let env = entries(&fs::read(place(self.process, "environ"))?);
+        let own_entry = format!("{FOLLOW_VARIABLE}={socket}").into_bytes();
+        let env = entries(&fs::read(proc_file(self.process, "environ"))?);
         let mut env: Vec<Vec<u8>> =
-            env.into_iter().filter(|entry| *entry != ours).filter_map(without_runtime).collect();
+            env.into_iter().filter(|entry| *entry != own_entry).filter_map(without_runtime).collect();
         env.sort();
         Ok(Program {
             path: text(self.file.clone())?,
             args: self.args.clone(),
             env,
-            cwd: text(fs::read_link(place(self.process, "cwd"))?)?,
+            cwd: text(fs::read_link(proc_file(self.process, "cwd"))?)?,
             stdin: standard_input(self.process)?,
         })
     }
@@ -238,8 +238,8 @@ fn without_runtime(entry: Vec<u8>) -> Option<Vec<u8>> {
     (!rest.is_empty()).then(|| [b"LD_PRELOAD=".as_slice(), &rest].concat())
 }
 
-fn place(process: u32, action: &str) -> PathBuf {
-    format!("/proc/{process}/{action}").into()
+fn proc_file(process: u32, name: &str) -> PathBuf {
+    format!("/proc/{process}/{name}").into()
 }
 
 /// Splits texts that each end with a zero byte.
@@ -250,7 +250,7 @@ fn entries(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Returns the rest of the process's standard input; nothing if that is a terminal.
 fn standard_input(process: u32) -> io::Result<Vec<u8>> {
-    let path = place(process, "fd/0");
+    let path = proc_file(process, "fd/0");
     let Ok(metadata) = fs::metadata(&path) else { return Ok(Vec::new()) };
     if metadata.file_type().is_char_device() || metadata.file_type().is_socket() {
         return Ok(Vec::new());
@@ -258,7 +258,7 @@ fn standard_input(process: u32) -> io::Result<Vec<u8>> {
     let mut file = File::open(&path)?;
     if metadata.is_file() {
         // Opening the file again starts at offset 0, so the part that was already read is skipped.
-        let info = fs::read_to_string(place(process, "fdinfo/0"))?;
+        let info = fs::read_to_string(proc_file(process, "fdinfo/0"))?;
         let at =
             info.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
         file.seek(SeekFrom::Start(at.unwrap_or(0)))?;

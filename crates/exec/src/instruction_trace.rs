@@ -48,12 +48,12 @@ impl TraceCollector<'_> {
         let (written, ended) = (memory.live_trace(), AtomicBool::new(false));
         let Self { limit, progress, .. } = *self;
         std::thread::scope(|scope| {
-            let taking = std::thread::Builder::new()
-                .spawn_scoped(scope, || CompressedSteps::take(&written, &ended, limit, progress))
+            let collector = std::thread::Builder::new()
+                .spawn_scoped(scope, || CompressedSteps::collect(&written, &ended, limit, progress))
                 .map_err(|cause| Error::System { action: "cannot start a thread", cause })?;
             let waited = wait();
             ended.store(true, Ordering::Release);
-            *self.steps = taking.join().unwrap_or_default();
+            *self.steps = collector.join().unwrap_or_default();
             Ok(waited)
         })
     }

@@ -10,7 +10,7 @@ use std::{
 };
 use unsnarl_wire::RUNTIME_LIBRARY;
 
-const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
+const RUNTIME: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
 
 /// The library that loads a program at fixed addresses if address randomisation cannot be disabled.
 const LAYOUT: &[u8] = include_bytes!(env!("UNSNARL_LAYOUT"));
@@ -34,15 +34,15 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }
-    let version = fingerprint(LIBRARY.iter().chain(LAYOUT).chain(HEADER));
+    let version = fingerprint(RUNTIME.iter().chain(LAYOUT).chain(HEADER));
     let version = format!("{version:016x}");
     let mut refused: Option<(PathBuf, io::Error)> = None;
-    for place in cache()
+    for candidate in cache()
         .into_iter()
         .map(CandidateDirectory::Cache)
         .chain(temporary().map(CandidateDirectory::Temporary))
     {
-        match place.hold_runtime(&version) {
+        match candidate.install_runtime(&version) {
             Ok(directory) => {
                 if let Some((cache, cause)) = refused {
                     let (cache, used) = (cache.display(), directory.display());
@@ -50,7 +50,7 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
                 }
                 return Ok(DIRECTORY.get_or_init(|| directory).clone());
             }
-            Err(cause) => refused = refused.or(Some((place.path(), cause))),
+            Err(cause) => refused = refused.or(Some((candidate.path(), cause))),
         }
     }
     let (cache, cause) = refused.unwrap_or_else(|| (PathBuf::new(), io::ErrorKind::NotFound.into()));
@@ -77,13 +77,13 @@ impl CandidateDirectory {
     }
 
     /// Installs the runtime here and returns its directory.
-    fn hold_runtime(&self, version: &str) -> io::Result<PathBuf> {
+    fn install_runtime(&self, version: &str) -> io::Result<PathBuf> {
         let own = self.path();
         if let Self::Temporary(_) = self {
-            claim(&own)?;
+            create_private_directory(&own)?;
         }
         let directory = own.join("unsnarl").join(version);
-        write(&directory.join(RUNTIME_LIBRARY), LIBRARY)?;
+        write(&directory.join(RUNTIME_LIBRARY), RUNTIME)?;
         write(&directory.join(HEADERS).join("unsnarl.h"), HEADER)?;
         match probe::file_system(&directory)? {
             (_, true) => Ok(directory),
@@ -94,7 +94,7 @@ impl CandidateDirectory {
 
 /// Creates the directory, or checks that an existing one belongs to the user and is not writable by others: files in it
 /// are executed.
-fn claim(directory: &Path) -> io::Result<()> {
+fn create_private_directory(directory: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

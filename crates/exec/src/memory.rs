@@ -26,7 +26,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         let cause = io::Error::last_os_error();
-        return file_instead(&cause).ok_or(Error::System { action: "cannot create a memory file", cause });
+        return unnamed_file(&cause).ok_or(Error::System { action: "cannot create a memory file", cause });
     }
     // SAFETY: the descriptor was just created and has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
@@ -34,7 +34,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
 
 /// Creates a file without a name, for systems without memory files. It is in a directory with enough space, preferably
 /// one in memory: a run that finds no space would be killed in the middle.
-fn file_instead(cause: &io::Error) -> Option<File> {
+fn unnamed_file(cause: &io::Error) -> Option<File> {
     /// Far more than most runs write.
     const PLENTY: u64 = 1 << 30;
     const ENOUGH: u64 = 64 << 20;

@@ -64,14 +64,14 @@ pub(crate) struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// Waits up to `most` for a message and returns whether there is one; an error if the server has ended silently.
+    /// Waits up to `timeout` for a message and returns whether there is one; an error if the server has ended silently.
     /// Other processes hold the far end of a snapshot's channel, so that channel does not report the snapshot's end.
-    fn is_there(&self, most: Duration) -> Result<bool, Error> {
+    fn wait_for_message(&self, timeout: Duration) -> Result<bool, Error> {
         if self.channel.has_input() {
             return Ok(true);
         }
         let channel = self.channel.0.as_raw_fd();
-        if !any_readable(Some(channel), self.handle, most) {
+        if !any_readable(Some(channel), self.handle, timeout) {
             return Ok(false);
         }
         if readable(channel, Duration::ZERO) { Ok(true) } else { Err(Error::NotServing) }
@@ -141,11 +141,11 @@ impl<'a> Process<'a> {
 
     /// Spins for the end for a while, because waking up takes longer than a short run.
     pub(crate) fn poll_for_end(&self) {
-        const AT_MOST: Duration = Duration::from_millis(5);
+        const MAX_POLLING: Duration = Duration::from_millis(5);
         let begin = Instant::now();
         let mut pauses = 16;
         if let EndSource::Server(server, _) = &self.end_source {
-            while !server.channel.has_input() && begin.elapsed() < AT_MOST {
+            while !server.channel.has_input() && begin.elapsed() < MAX_POLLING {
                 // Pauses grow: after a long wait a delay matters less, and the run may use the same core's other
                 // hardware thread.
                 (0..pauses).for_each(|_| std::hint::spin_loop());
@@ -162,11 +162,11 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Waits for the end, but no longer than `most`.
-    pub(crate) fn wait(&mut self, most: Duration) -> Result<WaitResult, Error> {
+    /// Waits for the end, but no longer than `timeout`.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<WaitResult, Error> {
         let there = match &self.end_source {
-            EndSource::Child(_, handle) => handle.ends_within(most),
-            EndSource::Server(server, _) => server.is_there(most)?,
+            EndSource::Child(_, handle) => handle.ends_within(timeout),
+            EndSource::Server(server, _) => server.wait_for_message(timeout)?,
         };
         if !there {
             return Ok(WaitResult::StillRunning);
@@ -282,18 +282,18 @@ impl Server {
     }
 
     pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
-        let mut ours = Vec::new();
-        let mut theirs = Vec::new();
+        let mut own_ends = Vec::new();
+        let mut program_ends = Vec::new();
         for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
             let failed = |cause| Error::System { action: "cannot communicate with the program", cause };
             let (our, their) = UnixStream::pair().map_err(failed)?;
-            ours.push(ServerChannel(our));
-            theirs.push((their, fd));
+            own_ends.push(ServerChannel(our));
+            program_ends.push((their, fd));
         }
-        let child = spawn(launch, &theirs)?;
-        let mut ours = ours.into_iter();
-        let Some(channel) = ours.next() else { unreachable!("the service is one of the channels") };
-        Ok(Self { child, channel, free: (1..).zip(ours).collect() })
+        let child = spawn(launch, &program_ends)?;
+        let mut own_ends = own_ends.into_iter();
+        let Some(channel) = own_ends.next() else { unreachable!("the service is one of the channels") };
+        Ok(Self { child, channel, free: (1..).zip(own_ends).collect() })
     }
 }
 
@@ -402,16 +402,16 @@ impl SnapshotProcess {
     pub(crate) fn start(
         server: Service<'_>,
         (number, mut channel): (u8, ServerChannel),
-        most: Duration,
+        timeout: Duration,
     ) -> Result<SnapshotStart, Error> {
         server.channel.send(Request::Snapshot(number))?;
-        if !server.is_there(most)? {
+        if !server.wait_for_message(timeout)? {
             return Err(Error::NotServing);
         }
         let id = started_process(server.channel.answer()?)?;
         let Ok(handle) = open_process_handle(id) else { return Ok(SnapshotStart::Ended { number, channel }) };
         // The process gets ready, refuses, or dies.
-        let until = Instant::now() + most;
+        let until = Instant::now() + timeout;
         loop {
             if readable(channel.0.as_raw_fd(), Duration::ZERO) {
                 let is_ready = channel.answer()? != 0;
@@ -474,7 +474,7 @@ impl Handle {
     }
 
     /// Returns whether the process has ended, for handles without a descriptor.
-    fn is_seen_to_have_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         let Self::Number { process, started } = self else { return false };
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: the struct holds only integers, for which zeros are valid.
@@ -489,9 +489,9 @@ impl Handle {
         now.starts_with(['Z', 'X']) || start_time(&now) != started.as_deref()
     }
 
-    /// Returns whether the process has ended or ends within `most`.
-    fn ends_within(&self, most: Duration) -> bool {
-        any_readable(None, Some(self), most)
+    /// Returns whether the process has ended or ends within `timeout`.
+    fn ends_within(&self, timeout: Duration) -> bool {
+        any_readable(None, Some(self), timeout)
     }
 
     fn kill(&self) {
@@ -501,7 +501,7 @@ impl Handle {
                 // SAFETY: the signal goes to this very process or to none.
                 unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle, libc::SIGKILL, 0, 0) };
             }
-            Self::Number { process, .. } if !self.is_seen_to_have_ended() => {
+            Self::Number { process, .. } if !self.has_ended() => {
                 let _ = signals::send(*process, libc::SIGKILL);
             }
             Self::Number { .. } => {}
@@ -547,14 +547,14 @@ pub fn processor_time() -> Duration {
     used(libc::RUSAGE_SELF) + used(libc::RUSAGE_CHILDREN)
 }
 
-/// Returns whether `fd` has input or is at its end within `most`.
-fn readable(fd: RawFd, most: Duration) -> bool {
-    any_readable(Some(fd), None, most)
+/// Returns whether `fd` has input or is at its end within `timeout`.
+fn readable(fd: RawFd, timeout: Duration) -> bool {
+    any_readable(Some(fd), None, timeout)
 }
 
 /// Returns true if [`readable`] would, or if the process of `handle` has ended.
-fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> bool {
-    let until = Instant::now() + most;
+fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, timeout: Duration) -> bool {
+    let until = Instant::now() + timeout;
     let descriptor = handle.and_then(Handle::descriptor);
     // `poll` ignores negative descriptors.
     let mut polls =
@@ -567,16 +567,16 @@ fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> b
         // SAFETY: both entries are valid.
         match unsafe { libc::poll(polls.as_mut_ptr(), 2, millis.min(longest)) } {
             1.. => return true,
-            _ if handle.is_some_and(Handle::is_seen_to_have_ended) => return true,
+            _ if handle.is_some_and(Handle::has_ended) => return true,
             _ if left.is_zero() => return false,
             _ => {}
         }
     }
 }
 
-/// Waits until there is something to read, but no longer than `most`.
-pub(crate) fn wait_readable(fd: RawFd, most: Duration) {
-    readable(fd, most);
+/// Waits until there is something to read, but no longer than `timeout`.
+pub(crate) fn wait_readable(fd: RawFd, timeout: Duration) {
+    readable(fd, timeout);
 }
 
 /// Returns this process's standard error, for the output of another process.
@@ -650,7 +650,7 @@ pub(crate) fn replace(launch: Launch<'_>) -> Error {
         Err(error) => return error,
     };
     // SAFETY: the closure makes only system calls.
-    unsafe { command.pre_exec(move || then_restore_descriptor_limit(|| keep_addresses(memory))) };
+    unsafe { command.pre_exec(move || with_users_descriptor_limit(|| keep_addresses(memory))) };
     not_started(launch.program, command.exec())
 }
 
@@ -776,16 +776,16 @@ static USERS_DESCRIPTOR_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
 /// # Errors
 /// Returns an error if the limit is too low and cannot be raised.
 pub fn raise_descriptor_limit() -> Result<(), Error> {
-    const ENOUGH: u64 = 256;
+    const NEEDED: u64 = 256;
     let needed = SNAPSHOTS.into_iter().chain([DESCRIPTOR, SERVICE]).max().unwrap_or(0) as u64 + 1;
     let mut users = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let failed = |cause| Error::System { action: "cannot read the limit on open files", cause };
     // SAFETY: `users` has room for the result.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut users) }).map_err(failed)?;
-    if users.rlim_cur >= ENOUGH {
+    if users.rlim_cur >= NEEDED {
         return Ok(());
     }
-    let more = libc::rlimit { rlim_cur: ENOUGH, rlim_max: users.rlim_max.max(ENOUGH) };
+    let more = libc::rlimit { rlim_cur: NEEDED, rlim_max: users.rlim_max.max(NEEDED) };
     // SAFETY: the kernel only reads the limits.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more) } == 0 {
         USERS_DESCRIPTOR_LIMIT.get_or_init(|| users);
@@ -799,7 +799,7 @@ pub fn raise_descriptor_limit() -> Result<(), Error> {
 
 /// Gives the target the user's limit on open files after `job` has created descriptors with fixed numbers. They stay
 /// usable.
-fn then_restore_descriptor_limit(job: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+fn with_users_descriptor_limit(job: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     job()?;
     USERS_DESCRIPTOR_LIMIT.get().map_or(Ok(()), |users| {
         // SAFETY: the kernel only reads the limits.
@@ -838,7 +838,7 @@ pub enum Layout {
 #[must_use]
 pub fn layout() -> Layout {
     static LAYOUT: OnceLock<Layout> = OnceLock::new();
-    const ASK: libc::c_ulong = 0xffff_ffff;
+    const QUERY: libc::c_ulong = 0xffff_ffff;
     *LAYOUT.get_or_init(|| {
         // For tests and benchmarks, and to reproduce the layout of a container on an ordinary machine.
         if std::env::var_os("UNSNARL_LAYOUT").is_some_and(|value| value == "own") {
@@ -846,7 +846,7 @@ pub fn layout() -> Layout {
         }
         // SAFETY: sets a flag of the calling thread that affects only programs that it starts, and restores it.
         let is_allowed = unsafe {
-            let now = libc::personality(ASK).max(0);
+            let now = libc::personality(QUERY).max(0);
             let is_allowed = libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) >= 0;
             libc::personality(now as libc::c_ulong);
             is_allowed
@@ -857,7 +857,7 @@ pub fn layout() -> Layout {
 
 /// Prepares the target process between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
-    then_restore_descriptor_limit(|| {
+    with_users_descriptor_limit(|| {
         keep_addresses(memory)?;
         // SAFETY: the calls copy descriptors that this process owns.
         channels.iter().try_for_each(|&(channel, fd)| check(unsafe { libc::dup2(channel, fd) }))

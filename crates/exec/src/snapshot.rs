@@ -95,7 +95,7 @@ fn is_same_run(a: &Plan, b: &Plan) -> bool {
 }
 
 /// Returns the first `count` points of a plan; the run stops after them.
-pub(crate) fn first(plan: &Plan, count: usize) -> Plan {
+pub(crate) fn first_points(plan: &Plan, count: usize) -> Plan {
     let mut left = count;
     let mut segments = plan.prefix.segments.clone();
     segments.retain_mut(|segment| {
@@ -109,12 +109,12 @@ pub(crate) fn first(plan: &Plan, count: usize) -> Plan {
 }
 
 /// Returns the plan without its first `count` points.
-pub(crate) fn rest(plan: &Plan, count: usize) -> Plan {
-    let mut over = count;
+pub(crate) fn remaining_points(plan: &Plan, count: usize) -> Plan {
+    let mut to_skip = count;
     let mut segments = plan.prefix.segments.clone();
     segments.retain_mut(|segment| {
-        let skipped = over.min(segment.points as usize);
-        over -= skipped;
+        let skipped = to_skip.min(segment.points as usize);
+        to_skip -= skipped;
         segment.points -= skipped as u32;
         segment.points > 0
     });

@@ -7,10 +7,10 @@ use unsnarl_wire::End;
 /// Returns the type and `what()` of the uncaught C++ exception that ended the program, if there was one.
 pub(crate) fn exception(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
-    let (_, text_after_marker) = text.rsplit_once("terminate called after throwing an instance of '")?;
-    let (kind, rest) = text_after_marker.split_once('\'')?;
-    let action = rest.trim_start().strip_prefix("what():").and_then(|action| action.lines().next());
-    Some(action.map_or_else(|| kind.to_owned(), |action| format!("{kind}: {}", action.trim())))
+    let (_, message_text) = text.rsplit_once("terminate called after throwing an instance of '")?;
+    let (kind, rest) = message_text.split_once('\'')?;
+    let what = rest.trim_start().strip_prefix("what():").and_then(|what| what.lines().next());
+    Some(what.map_or_else(|| kind.to_owned(), |what| format!("{kind}: {}", what.trim())))
 }
 
 /// Returns the message of C++'s terminate handler without an exception, for example for a thread that was not joined.
@@ -23,9 +23,9 @@ pub(crate) fn terminate(output: &Output) -> String {
 pub(crate) fn panic(output: &Output) -> String {
     let find = |stream: &[u8]| {
         let text = String::from_utf8_lossy(stream).into_owned();
-        let (_, text_after_marker) = text.split_once("panicked at ")?;
+        let (_, message_text) = text.split_once("panicked at ")?;
         // The location and a colon come first, then the message up to the note on backtraces.
-        let (_, message) = text_after_marker.split_once(":\n")?;
+        let (_, message) = message_text.split_once(":\n")?;
         let lines = message
             .lines()
             .take_while(|line| !line.starts_with("note: ") && !line.starts_with("stack backtrace:"));
@@ -42,10 +42,10 @@ pub(crate) fn test(output: &Output) -> String {
 
 /// Finds `FILE:LINE: Failure` and the lines that explain it.
 fn google_test(text: &str) -> Option<String> {
-    let (_, text_after_marker) =
+    let (_, message_text) =
         text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
     let is_failure = |line: &str| line.ends_with(": Failure");
-    let mut lines = text_after_marker.lines().skip_while(|line| !is_failure(line));
+    let mut lines = message_text.lines().skip_while(|line| !is_failure(line));
     let first = lines.next()?;
     let rest = lines.take_while(|line| !is_failure(line) && !line.starts_with('['));
     Some([first].into_iter().chain(rest).collect::<Vec<_>>().join("\n").trim_end().to_owned())
@@ -53,10 +53,10 @@ fn google_test(text: &str) -> Option<String> {
 
 /// Returns why a test failed without a panic: it returned an error, or it should have panicked.
 fn rust_test(text: &str) -> Option<String> {
-    let (_, text_after_marker) =
+    let (_, message_text) =
         text.split_once(" stdout ----\n").filter(|_| text.contains("test result: FAILED"))?;
-    let (text_after_marker, _) = text_after_marker.split_once("\n\n")?;
-    let lines: Vec<&str> = text_after_marker.lines().collect();
+    let (message_text, _) = message_text.split_once("\n\n")?;
+    let lines: Vec<&str> = message_text.lines().collect();
     let at = lines.iter().rposition(|line| line.starts_with("Error: ") || line.starts_with("note: "))?;
     Some(lines[at..].join("\n"))
 }
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn panic_is_described_by_its_message() {
-        let text_after_marker = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nassertion failed\n  left: 1\n right: 2\nnote: run with x\n";
-        assert_eq!(panic(&stderr_output(text_after_marker)), "assertion failed\n  left: 1\n right: 2");
+        let message_text = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nassertion failed\n  left: 1\n right: 2\nnote: run with x\n";
+        assert_eq!(panic(&stderr_output(message_text)), "assertion failed\n  left: 1\n right: 2");
         assert_eq!(panic(&stderr_output("nothing")), "");
     }
 
@@ -148,21 +148,21 @@ mod tests {
 
     #[test]
     fn google_test_is_described_by_its_first_failure() {
-        let text_after_marker = "[ RUN      ] A.B\nchatter\na.cpp:2: Failure\nExpected: true\nmy words\na.cpp:3: Failure\n\
+        let message_text = "[ RUN      ] A.B\nchatter\na.cpp:2: Failure\nExpected: true\nmy words\na.cpp:3: Failure\n\
                     Expected: false\n[  FAILED  ] A.B (0 ms)\n";
-        assert_eq!(test(&printed(text_after_marker)), "a.cpp:2: Failure\nExpected: true\nmy words");
+        assert_eq!(test(&printed(message_text)), "a.cpp:2: Failure\nExpected: true\nmy words");
         assert_eq!(test(&printed("[ RUN      ] A.B\nHeart: Failure\n[       OK ] A.B\n")), "");
     }
 
     #[test]
     fn rust_test_without_panic_is_described_by_its_error() {
-        let text_after_marker = "\nrunning 1 test\ntest t ... FAILED\n\nfailures:\n\n---- t stdout ----\nchatter\n\
+        let message_text = "\nrunning 1 test\ntest t ... FAILED\n\nfailures:\n\n---- t stdout ----\nchatter\n\
                     Error: Lost { visits: 2 }\n\n\nfailures:\n    t\n\ntest result: FAILED. 0 passed\n";
-        assert_eq!(test(&printed(text_after_marker)), "Error: Lost { visits: 2 }");
-        let text_after_marker = text_after_marker
+        assert_eq!(test(&printed(message_text)), "Error: Lost { visits: 2 }");
+        let message_text = message_text
             .replace("Error: Lost { visits: 2 }", "note: test did not panic as expected at src/lib.rs:3:4");
         assert_eq!(
-            test(&printed(&text_after_marker)),
+            test(&printed(&message_text)),
             "note: test did not panic as expected at src/lib.rs:3:4"
         );
         assert_eq!(test(&printed("---- t stdout ----\nError: no\n\n")), "");

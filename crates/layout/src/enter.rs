@@ -1,7 +1,7 @@
 //! The transition from the first load to the second.
 
 use crate::{
-    place,
+    addresses,
     sys::{self, MapMode},
 };
 use core::{
@@ -18,7 +18,7 @@ unsafe extern "C" {
 pub(crate) fn leave_restartable_sequences() {
     const UNREGISTER: usize = 1;
     const SIGNATURE: usize = 0x5305_3053;
-    const LEAST: usize = 32;
+    const MIN_SIZE: usize = 32;
     // SAFETY: libc's description of the area, if it exists: a pointer-sized offset from the thread pointer.
     unsafe {
         let offset = dlsym(core::ptr::null_mut(), c"__rseq_offset".as_ptr());
@@ -29,7 +29,7 @@ pub(crate) fn leave_restartable_sequences() {
         asm!("mov {}, fs:[0x10]", out(reg) area, options(nostack, pure, readonly));
         area = area.wrapping_add(*offset.cast::<usize>());
         // Newer versions of libc register more than the minimum size.
-        let _ = (LEAST..=256)
+        let _ = (MIN_SIZE..=256)
             .step_by(32)
             .any(|size| sys::call(libc::SYS_rseq, [area, size, UNREGISTER, SIGNATURE, 0, 0]) == 0);
     }
@@ -39,14 +39,14 @@ pub(crate) fn leave_restartable_sequences() {
 pub(crate) fn enter(entry: usize, stack: usize) -> Result<Infallible, &'static str> {
     const PAGE: usize = 4096;
     const CODE: usize = 64;
-    if !sys::map(place::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, MapMode::Free) {
+    if !sys::map(addresses::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, MapMode::Free) {
         return Err("cannot map a page of code");
     }
     // SAFETY: the function is shorter, and the code behind it is readable.
     unsafe {
-        core::ptr::copy_nonoverlapping(replace_and_jump as *const u8, place::TRAMPOLINE as *mut u8, CODE);
+        core::ptr::copy_nonoverlapping(replace_and_jump as *const u8, addresses::TRAMPOLINE as *mut u8, CODE);
         let executable = (libc::PROT_READ | libc::PROT_EXEC) as usize;
-        if sys::call(libc::SYS_mprotect, [place::TRAMPOLINE, PAGE, executable, 0, 0, 0]) != 0 {
+        if sys::call(libc::SYS_mprotect, [addresses::TRAMPOLINE, PAGE, executable, 0, 0, 0]) != 0 {
             return Err("the system does not allow generated code");
         }
     }
@@ -55,10 +55,10 @@ pub(crate) fn enter(entry: usize, stack: usize) -> Result<Infallible, &'static s
     unsafe {
         asm!(
             "jmp {trampoline}",
-            trampoline = in(reg) place::TRAMPOLINE,
+            trampoline = in(reg) addresses::TRAMPOLINE,
             in("rax") libc::SYS_mmap,
-            in("rdi") place::TOP,
-            in("rsi") place::CEILING - place::TOP,
+            in("rdi") addresses::TOP,
+            in("rsi") addresses::CEILING - addresses::TOP,
             in("rdx") libc::PROT_NONE,
             in("r10") flags,
             in("r8") usize::MAX,

@@ -65,6 +65,6 @@ pub(crate) fn describe(program: &Image, base: usize, loaded: &LoadedImage, built
 }
 
 /// Keeps the heap from growing at its random address: malloc then maps its memory.
-pub(crate) fn block(end: usize) {
+pub(crate) fn block_growth(end: usize) {
     sys::map(end.next_multiple_of(4096), 4096, libc::PROT_NONE, MapMode::Free);
 }

@@ -5,13 +5,13 @@ use core::{mem::MaybeUninit, ops::Range};
 
 const PAGE: usize = 4096;
 /// More program headers than any linker writes.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// The headers of an open ELF file.
 pub(crate) struct Image {
     fd: i32,
     header: libc::Elf64_Ehdr,
-    segments: [libc::Elf64_Phdr; MOST_HEADERS],
+    segments: [libc::Elf64_Phdr; MAX_HEADERS],
 }
 
 /// The addresses at which an image was mapped.
@@ -27,11 +27,11 @@ pub(crate) struct LoadedImage {
 impl Image {
     pub(crate) fn read(fd: i32) -> Option<Self> {
         let header: libc::Elf64_Ehdr = read(fd, 0)?;
-        if header.e_ident[..4] != *b"\x7fELF" || usize::from(header.e_phnum) > MOST_HEADERS {
+        if header.e_ident[..4] != *b"\x7fELF" || usize::from(header.e_phnum) > MAX_HEADERS {
             return None;
         }
         // SAFETY: plain numbers; all zeros is a header without a type.
-        let mut segments: [libc::Elf64_Phdr; MOST_HEADERS] = unsafe { core::mem::zeroed() };
+        let mut segments: [libc::Elf64_Phdr; MAX_HEADERS] = unsafe { core::mem::zeroed() };
         for (nth, segment) in segments.iter_mut().enumerate().take(header.e_phnum.into()) {
             *segment = read(fd, header.e_phoff + (nth * size_of::<libc::Elf64_Phdr>()) as u64)?;
         }
@@ -67,11 +67,11 @@ impl Image {
         base.wrapping_add(start)..base.wrapping_add(end.next_multiple_of(PAGE))
     }
 
-    /// Returns the nearest base at or below `wanted` that fits the alignment of its segments; 0 for a program
+    /// Returns the nearest base at or below `address` that fits the alignment of its segments; 0 for a program
     /// at fixed addresses.
-    pub(crate) fn base(&self, wanted: usize) -> usize {
+    pub(crate) fn base(&self, address: usize) -> usize {
         let alignment = self.loads().map(|segment| segment.p_align as usize).max().unwrap_or(PAGE).max(PAGE);
-        if self.is_relocatable() { wanted & !(alignment - 1) } else { 0 }
+        if self.is_relocatable() { address & !(alignment - 1) } else { 0 }
     }
 
     /// Maps it; returns `None` if there is no room or the file does not match its headers.
@@ -99,20 +99,20 @@ fn map_segment(fd: i32, segment: &libc::Elf64_Phdr, base: usize) -> bool {
     let (file_end, end) = (start + segment.p_filesz as usize, start + segment.p_memsz as usize);
     let page = start & !(PAGE - 1);
     let protection = protection(segment.p_flags);
-    let fresh = file_end.next_multiple_of(PAGE);
+    let first_zero_page = file_end.next_multiple_of(PAGE);
     if segment.p_filesz > 0 {
         let offset = segment.p_offset & !(PAGE as u64 - 1);
-        if !sys::map_file(page, fresh - page, protection, fd, offset) {
+        if !sys::map_file(page, first_zero_page - page, protection, fd, offset) {
             return false;
         }
         if end > file_end && protection & libc::PROT_WRITE != 0 {
             // SAFETY: the rest of the last page that was just mapped.
-            unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, fresh - file_end) };
+            unsafe { core::ptr::write_bytes(file_end as *mut u8, 0, first_zero_page - file_end) };
         }
     }
-    let fresh = if segment.p_filesz > 0 { fresh } else { page };
+    let first_zero_page = if segment.p_filesz > 0 { first_zero_page } else { page };
     let end = end.next_multiple_of(PAGE);
-    fresh >= end || sys::map(fresh, end - fresh, protection, MapMode::Replace)
+    first_zero_page >= end || sys::map(first_zero_page, end - first_zero_page, protection, MapMode::Replace)
 }
 
 fn protection(flags: u32) -> i32 {

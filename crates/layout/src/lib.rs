@@ -3,12 +3,12 @@
 //! A controlled program must find the same addresses in every run. Usually the controller asks the kernel for
 //! that, by `personality(ADDR_NO_RANDOMIZE)`. Containers forbid the call. There, the controller preloads this
 //! library in front of the runtime. Its constructor runs before any other and loads the program a second
-//! time, in the same process, at fixed addresses ([`place`]):
+//! time, in the same process, at fixed addresses ([`addresses`]):
 //!
 //! 1. Map the program and its loader (`ld.so`) again, from their files ([`image`]).
 //! 2. Build the initial stack that the kernel would have built, in a new mapping ([`stack`]).
 //! 3. Move the heap behind the program ([`heap`]).
-//! 4. Replace everything above [`place::TOP`] by one inaccessible mapping and jump to the loader ([`enter`]).
+//! 4. Replace everything above [`addresses::TOP`] by one inaccessible mapping and jump to the loader ([`enter`]).
 //!    From then on the kernel, which searches for room from the top down, finds the first free address right
 //!    below `TOP`, whatever it drew at random.
 //!
@@ -18,10 +18,10 @@
 
 #![no_std]
 
+mod addresses;
 mod enter;
 mod heap;
 mod image;
-mod place;
 mod stack;
 mod sys;
 
@@ -37,14 +37,14 @@ extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) 
     // SAFETY: `argv` is the array on the initial stack, as the kernel laid it out.
     let start = unsafe { InitialStack::at(argv.sub(1).cast()) };
     match reload(&start) {
-        Ok(never) => match never {},
+        Ok(infallible) => match infallible {},
         Err(step) => {
-            sys::complain(
+            sys::write_stderr(
                 b"unsnarl: this system forbids to switch address randomisation off, and the program cannot be loaded at fixed \
                   addresses: ",
             );
-            sys::complain(step.as_bytes());
-            sys::complain(b"\n");
+            sys::write_stderr(step.as_bytes());
+            sys::write_stderr(b"\n");
             sys::exit(96);
         }
     }
@@ -59,25 +59,25 @@ fn reload(start: &InitialStack) -> Result<core::convert::Infallible, &'static st
     let interpreter = Interpreter::of(&program).ok_or("cannot read the program's loader")?;
     let old = program.range(start.entry().wrapping_sub(program.entry()));
 
-    if !sys::can_reserve(place::CEILING - place::TOP) {
+    if !sys::can_reserve(addresses::CEILING - addresses::TOP) {
         return Err("a limit on address space (`ulimit -v`) is too low");
     }
     // The first load is dismantled from here on: its symbols can no longer be looked up.
     enter::leave_restartable_sequences();
     let stack = stack::reserve(program.wants_executable_stack()).ok_or("no room for a stack")?;
-    let loader_base = interpreter.base_below(stack.start - place::GUARD);
+    let loader_base = interpreter.base_below(stack.start - addresses::GUARD);
     let loader = interpreter.image().map(loader_base).ok_or("cannot map the program's loader")?;
-    let base = program.base(place::PROGRAM);
+    let base = program.base(addresses::PROGRAM);
     let loaded = program.map(base).ok_or("cannot map the program")?;
     let built = start.build(&stack, &loaded, &loader);
     let old_heap_end = sys::heap_end();
     if !heap::describe(&program, base, &loaded, &built) {
-        heap::block(old_heap_end);
+        heap::block_growth(old_heap_end);
     }
     if program.is_relocatable() {
         sys::unmap(old.start, old.end);
     }
-    if (old.end..old.end + place::MOST_HEAP).contains(&old_heap_end) {
+    if (old.end..old.end + addresses::MAX_HEAP_DISTANCE).contains(&old_heap_end) {
         sys::unmap(old.end.max(loaded.end), old_heap_end);
     }
     sys::close(file);
@@ -87,7 +87,7 @@ fn reload(start: &InitialStack) -> Result<core::convert::Infallible, &'static st
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    sys::complain(b"unsnarl: internal error while the program was loaded at fixed addresses\n");
+    sys::write_stderr(b"unsnarl: internal error while the program was loaded at fixed addresses\n");
     sys::exit(96)
 }
 

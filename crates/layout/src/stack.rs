@@ -2,30 +2,30 @@
 
 use crate::{
     image::LoadedImage,
-    place,
+    addresses,
     sys::{self, MapMode},
 };
 use core::ops::Range;
 
 /// The stack's size if the limit does not fit.
-const USUAL: usize = 8 << 20;
-const LEAST: usize = 128 << 10;
+const DEFAULT_SIZE: usize = 8 << 20;
+const MIN_SIZE: usize = 128 << 10;
 /// Unlimited, for all practical purposes.
-const MOST: usize = 64 << 30;
+const MAX_SIZE: usize = 64 << 30;
 
 /// Maps a stack of the size that the limit allows.
 pub(crate) fn reserve(executable: bool) -> Option<Range<usize>> {
-    let limit = usize::try_from(sys::stack_limit()).unwrap_or(MOST).clamp(LEAST, MOST) & !4095;
+    let limit = usize::try_from(sys::stack_limit()).unwrap_or(MAX_SIZE).clamp(MIN_SIZE, MAX_SIZE) & !4095;
     let protection =
         libc::PROT_READ | libc::PROT_WRITE | if executable { libc::PROT_EXEC } else { libc::PROT_NONE };
-    [limit, USUAL].into_iter().find_map(|size| {
-        let start = place::TOP - size;
+    [limit, DEFAULT_SIZE].into_iter().find_map(|size| {
+        let start = addresses::TOP - size;
         let fits = sys::map(start, size, protection, MapMode::Free)
-            && sys::map(start - place::GUARD, place::GUARD, libc::PROT_NONE, MapMode::Free);
+            && sys::map(start - addresses::GUARD, addresses::GUARD, libc::PROT_NONE, MapMode::Free);
         // A stack is touched page by page.
         // SAFETY: advice about the new mapping.
         unsafe { sys::call(libc::SYS_madvise, [start, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
-        fits.then_some(start..place::TOP)
+        fits.then_some(start..addresses::TOP)
     })
 }
 
@@ -97,8 +97,8 @@ impl InitialStack {
         }
     }
 
-    fn value(&self, wanted: u64) -> usize {
-        let found = self.auxiliary().iter().find(|[kind, _]| *kind == wanted as usize);
+    fn value(&self, kind_of_value: u64) -> usize {
+        let found = self.auxiliary().iter().find(|[kind, _]| *kind == kind_of_value as usize);
         found.map_or(0, |&[_, value]| value)
     }
 
@@ -118,29 +118,29 @@ impl InitialStack {
     /// vector points to, then the lists.
     pub(crate) fn build(&self, stack: &Range<usize>, loaded: &LoadedImage, loader: &LoadedImage) -> NewStack {
         // The kernel ends the stack with an empty word.
-        let mut room = Room { at: stack.end - 8 };
+        let mut space = StackSpace { at: stack.end - 8 };
         let name = self.value(libc::AT_EXECFN) as *const u8;
         // SAFETY: the kernel's strings.
         unsafe {
-            let name = if name.is_null() { 0 } else { room.push_bytes(name, size(name)) };
-            let environment_end = room.at;
+            let name = if name.is_null() { 0 } else { space.push_bytes(name, size(name)) };
+            let environment_end = space.at;
             let environment_size: usize = self.environment().iter().map(|&entry| size(entry)).sum();
             let argument_size: usize = self.arguments().iter().map(|&entry| size(entry)).sum();
-            room.at -= environment_size;
-            let environment = room.at..environment_end;
-            room.at -= argument_size;
-            let arguments = room.at..environment.start;
+            space.at -= environment_size;
+            let environment = space.at..environment_end;
+            space.at -= argument_size;
+            let arguments = space.at..environment.start;
             let platform = self.value(libc::AT_PLATFORM) as *const u8;
-            let platform = if platform.is_null() { 0 } else { room.push_bytes(platform, size(platform)) };
-            room.at &= !15;
+            let platform = if platform.is_null() { 0 } else { space.push_bytes(platform, size(platform)) };
+            space.at &= !15;
             // The loader derives the pointer guard from these bytes. The runtime replaces them by random
             // bytes of the plan.
-            let random = room.push_bytes(b"unsnarl's layout".as_ptr(), 16);
+            let random = space.push_bytes(b"unsnarl's layout".as_ptr(), 16);
 
             let auxiliary = self.auxiliary();
             let words =
                 1 + (self.arguments().len() + 1) + (self.environment().len() + 1) + 2 * auxiliary.len();
-            let pointer = (room.at - words * 8) & !15;
+            let pointer = (space.at - words * 8) & !15;
             let mut lists = pointer as *mut usize;
             let mut append = |word: usize| {
                 lists.write(word);
@@ -194,14 +194,14 @@ unsafe fn copy(text: *const u8, to: usize) -> usize {
 /// becomes `LD_PRELOAD=others`.
 unsafe fn without_layout(entry: usize, len: usize) -> usize {
     const NAME: &[u8] = b"LD_PRELOAD=";
-    const OURS: &[u8] = b"/libunsnarl_layout.so:";
+    const LAYOUT_LIBRARY: &[u8] = b"/libunsnarl_layout.so:";
     // SAFETY: the caller passes a string on the new stack.
     let text = unsafe { core::slice::from_raw_parts_mut(entry as *mut u8, len) };
     if !text.starts_with(NAME) {
         return entry;
     }
     let first = text.iter().position(|&byte| byte == b':').map_or(0, |colon| colon + 1);
-    if !text[..first].ends_with(OURS) {
+    if !text[..first].ends_with(LAYOUT_LIBRARY) {
         return entry;
     }
     let start = first - NAME.len();
@@ -210,11 +210,11 @@ unsafe fn without_layout(entry: usize, len: usize) -> usize {
 }
 
 /// The free part of the stack, filled from the top.
-struct Room {
+struct StackSpace {
     at: usize,
 }
 
-impl Room {
+impl StackSpace {
     /// Copies bytes to the stack and returns their address.
     ///
     /// # Safety

@@ -57,9 +57,9 @@ pub(crate) enum MapMode {
 }
 
 /// Maps fresh memory.
-pub(crate) fn map(at: usize, len: usize, protection: i32, place: MapMode) -> bool {
+pub(crate) fn map(at: usize, len: usize, protection: i32, mode: MapMode) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    map_with(at, len, protection, flags, place, (-1, 0))
+    map_with(at, len, protection, flags, mode, (-1, 0))
 }
 
 /// Maps a part of a file.
@@ -67,10 +67,10 @@ pub(crate) fn map_file(at: usize, len: usize, protection: i32, fd: i32, offset: 
     map_with(at, len, protection, libc::MAP_PRIVATE, MapMode::Replace, (fd, offset))
 }
 
-fn map_with(at: usize, len: usize, protection: i32, flags: i32, place: MapMode, file: (i32, u64)) -> bool {
-    let fixed = if place == MapMode::Free { libc::MAP_FIXED_NOREPLACE } else { libc::MAP_FIXED };
+fn map_with(at: usize, len: usize, protection: i32, flags: i32, mode: MapMode, file: (i32, u64)) -> bool {
+    let fixed = if mode == MapMode::Free { libc::MAP_FIXED_NOREPLACE } else { libc::MAP_FIXED };
     let args = [at, len, protection as usize, (flags | fixed) as usize, file.0 as usize, file.1 as usize];
-    // SAFETY: by the callers' choice of `place`, a replaced mapping is no longer used.
+    // SAFETY: by the callers' choice of `mode`, a replaced mapping is no longer used.
     unsafe { call(libc::SYS_mmap, args) == at as isize }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn stack_limit() -> u64 {
     limit.rlim_cur
 }
 
-pub(crate) fn complain(text: &[u8]) {
+pub(crate) fn write_stderr(text: &[u8]) {
     // SAFETY: the kernel only reads the text.
     unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
 }

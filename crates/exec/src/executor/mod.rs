@@ -204,7 +204,7 @@ impl Executor {
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();
             let mode = RunMode { resumed: resumed as u64, ..mode };
-            self.memory.prepare(&snapshot::rest(plan, resumed), mode, &self.program.path)?;
+            self.memory.prepare(&snapshot::remaining_points(plan, resumed), mode, &self.program.path)?;
             from = (self.memory.header().regions.total <= self.snapshots[at].room).then_some(at);
         }
         if from.is_none() {

@@ -28,7 +28,7 @@ impl Executor {
         if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
             self.discard_snapshot(0);
         }
-        let first = snapshot::first(plan, points);
+        let first = snapshot::first_points(plan, points);
         // Snapshots that are no prefix of this plan are dropped.
         if !self.snapshots.first().is_some_and(|root| root.is_prefix_of(&first)) {
             self.drop_snapshots_from(0);
@@ -45,15 +45,15 @@ impl Executor {
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
         let mode = RunMode { serve: true, snapshot: number, resumed: resumed as u64, ..RunMode::default() };
-        self.memory.prepare(&snapshot::rest(&first, resumed), mode, &self.program.path)?;
+        self.memory.prepare(&snapshot::remaining_points(&first, resumed), mode, &self.program.path)?;
         self.is_silent = false;
         self.reset_streams(from_root.then_some(0))?;
         let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
         };
-        let attempts = if from_root { snapshots[0].server_process.service() } else { server.service() };
-        let most = Duration::from_millis(plan.limits.millis);
-        let started = match SnapshotProcess::start(attempts, (number, channel), most) {
+        let service = if from_root { snapshots[0].server_process.service() } else { server.service() };
+        let timeout = Duration::from_millis(plan.limits.millis);
+        let started = match SnapshotProcess::start(service, (number, channel), timeout) {
             Err(Error::NotServing) if from_root => {
                 self.discard_snapshot(0);
                 return Ok(SnapshotResult::Refused("the process of the snapshot was killed".into()));

@@ -30,7 +30,7 @@ pub(crate) struct CompressedSteps {
 
 impl CompressedSteps {
     /// Reads words until the program has ended, up to `limit` compressed bytes.
-    pub(crate) fn take(
+    pub(crate) fn collect(
         live: &LiveTrace<'_>,
         ended: &AtomicBool,
         limit: u64,
@@ -44,26 +44,26 @@ impl CompressedSteps {
         };
         let (mut words, mut bytes) = (Vec::new(), Vec::new());
         loop {
-            let over = ended.load(Ordering::Acquire);
+            let has_ended = ended.load(Ordering::Acquire);
             // The latest record may not be complete yet.
-            let settled = live.count().saturating_sub(if over { 0 } else { OVERLAP_WORDS as u64 });
+            let complete_words = live.count().saturating_sub(if has_ended { 0 } else { OVERLAP_WORDS as u64 });
             let first = (steps.chunks.len() * CHUNK_WORDS) as u64;
             let whole = first + (CHUNK_WORDS + OVERLAP_WORDS) as u64;
-            if settled < whole && !over {
+            if complete_words < whole && !has_ended {
                 std::thread::sleep(TICK);
                 continue;
             }
-            if settled <= first {
+            if complete_words <= first {
                 break;
             }
-            live.copy(first..whole.min(settled), &mut words);
+            live.copy(first..whole.min(complete_words), &mut words);
             live.free(first + CHUNK_WORDS as u64);
             word_coding::encode(&words, &mut bytes);
             let Ok(compressed) = compressor.compress(&bytes) else { break };
             steps.bytes += compressed.len() as u64;
             steps.chunks.push(compressed.into());
-            steps.words = settled;
-            progress(settled);
+            steps.words = complete_words;
+            progress(complete_words);
             if steps.bytes > limit {
                 live.stop();
             }

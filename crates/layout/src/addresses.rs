@@ -22,4 +22,4 @@ pub(crate) const GUARD: usize = 1 << 20;
 pub(crate) const TRAMPOLINE: usize = 0x5f00_0000_0000;
 
 /// The maximum random distance at which the kernel puts the heap behind the program.
-pub(crate) const MOST_HEAP: usize = 2 << 30;
+pub(crate) const MAX_HEAP_DISTANCE: usize = 2 << 30;

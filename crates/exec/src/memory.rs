@@ -1,5 +1,5 @@
 //! Memory shared with the target: a memory file that both processes map. Unsafe code of this crate is only here, in
-//! `probe.rs` and in `process.rs`.
+//! `probe.rs`, in `process/` and in `signals.rs`.
 
 use crate::{Error, notes, probe, settings::ThreadBackend};
 use std::{

@@ -3,7 +3,10 @@
 //! A sandbox may forbid `kill`. Then signals go through process descriptors, and the members of a group are found in
 //! `/proc`.
 
-use crate::{Error, process::status};
+use crate::{
+    Error,
+    process::{check, status},
+};
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
@@ -45,10 +48,6 @@ pub fn has_kill() -> bool {
 
 fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS))
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn send_by_descriptor(process: i32, signal: i32) -> io::Result<()> {

@@ -14,7 +14,7 @@
 //! another one.
 
 use crate::{
-    ByteSpan, Consumer, Control, DataPath, Flow, History, InstructionIx, Step,
+    ByteSpan, Consumer, Control, DataPath, Flow, History, InstructionIx, InstructionStep,
     hash::Hashed,
     pending_uses::PendingUses,
     slice::{Reason, Slice},
@@ -126,7 +126,7 @@ pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Cri
 
 impl BackwardWalk<'_> {
     /// Visits a step; returns whether anything is still pending.
-    fn visit(&mut self, step: &Step<'_>) -> bool {
+    fn visit(&mut self, step: &InstructionStep<'_>) -> bool {
         if let Some(locations) = self.later.remove(&step.number) {
             let consumer = Consumer { instruction: step.instruction, thread: step.thread, step: step.number };
             for location in locations {
@@ -151,7 +151,7 @@ impl BackwardWalk<'_> {
     }
 
     /// Tracks activations, and finds the steps that this step controls.
-    fn control(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
+    fn control(&mut self, step: &InstructionStep<'_>, reasons: &mut Vec<Reason>) {
         let activations = self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
         match step.flow {
             Flow::Return => activations.push(Activation::default()),
@@ -227,7 +227,7 @@ impl BackwardWalk<'_> {
     }
 
     /// Resolves the pending uses that the step writes.
-    fn data(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
+    fn data(&mut self, step: &InstructionStep<'_>, reasons: &mut Vec<Reason>) {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
         if self.pending_uses.has_registers(step.thread, step.defs) {
@@ -243,7 +243,7 @@ impl BackwardWalk<'_> {
         self.found = found;
     }
 
-    fn include(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
+    fn include(&mut self, step: &InstructionStep<'_>, reasons: Vec<Reason>) {
         let consumer = Consumer { instruction: step.instruction, thread: step.thread, step: step.number };
         step.uses.iter().for_each(|&part| {
             self.pending_uses.add_register(step.thread, part, consumer, DataPath::Register)

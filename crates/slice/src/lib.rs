@@ -4,7 +4,7 @@
 //! read-after-write and control dependences ([`closure`]), and the unordered write-after-write and
 //! write-after-read dependences between threads ([`races`]).
 //!
-//! The algorithms operate only on [`Step`]s; [`x86`] derives steps from an instruction trace. The crate does
+//! The algorithms operate only on [`InstructionStep`]s; [`x86`] derives steps from an instruction trace. The crate does
 //! no I/O.
 
 #![forbid(unsafe_code)]
@@ -24,5 +24,5 @@ pub use pending_uses::{Consumer, DataPath};
 pub use race::{Counts, OrderingInput, counts, races};
 pub use reduce::{Extent, Reduction, ThreadExtent, ranks, reduce, resolve_ranks};
 pub use slice::{RaceEdge, RaceKind, Reason, Slice, SliceNode};
-pub use step::{ByteSpan, CELLS, Control, Flow, History, InstructionIx, Step};
+pub use step::{ByteSpan, CELLS, Control, Flow, History, InstructionIx, InstructionStep};
 pub use steps::StepSet;

@@ -12,7 +12,7 @@
 //! other order: such edges are reported on request, and marked.
 
 use crate::{
-    ByteSpan, Consumer, History, RaceEdge, RaceKind, Reason, Slice, Step,
+    ByteSpan, Consumer, History, RaceEdge, RaceKind, Reason, Slice, InstructionStep,
     hash::{Hashed, Hashing},
 };
 use std::collections::HashSet;
@@ -57,7 +57,7 @@ impl<'a> Clocks<'a> {
         Self { ordering, order: HappensBefore::default(), done: 0 }
     }
 
-    pub(crate) fn advance(&mut self, step: &Step<'_>) {
+    pub(crate) fn advance(&mut self, step: &InstructionStep<'_>) {
         while self.done < step.events
             && let Some(event) = self.ordering.events.get(self.done as usize)
         {
@@ -241,7 +241,7 @@ fn accessed(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
 }
 
 /// Forgets accesses to reallocated memory, which is other memory.
-fn forget(step: &Step<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
+fn forget(step: &InstructionStep<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
     if let Some(ByteSpan { addr, len }) = step.fresh {
         for granule in addr / 8..(addr + len).div_ceil(8) {
             if let Some(accessed) = memory.get_mut(&granule) {

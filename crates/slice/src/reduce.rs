@@ -15,7 +15,7 @@
 //! are no edges.
 
 use crate::{
-    ByteSpan, Flow, History, OrderingInput, Step,
+    ByteSpan, Flow, History, OrderingInput, InstructionStep,
     hash::Hashed,
     race::{Clocks, OrderedBy},
 };
@@ -122,7 +122,7 @@ struct SegmentCounter {
 
 impl SegmentCounter {
     /// Returns the number of the step's segment, and whether it begins there.
-    fn of(&mut self, step: &Step<'_>) -> (u32, bool) {
+    fn of(&mut self, step: &InstructionStep<'_>) -> (u32, bool) {
         let begins = self.thread != Some(step.thread);
         if begins && self.thread.is_some() {
             self.number += 1;
@@ -274,7 +274,7 @@ pub fn resolve_ranks(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option
     steps.into_iter().collect()
 }
 
-fn each_rank(history: &dyn History, visit: &mut dyn FnMut(&Step<'_>, u64)) {
+fn each_rank(history: &dyn History, visit: &mut dyn FnMut(&InstructionStep<'_>, u64)) {
     let mut so_far: Vec<u64> = Vec::new();
     history.forwards(&mut |step| {
         if so_far.len() <= step.thread.index() {

@@ -1,6 +1,6 @@
 //! The contents of a slice.
 
-use crate::{Consumer, DataPath, InstructionIx, Step, StepSet};
+use crate::{Consumer, DataPath, InstructionIx, InstructionStep, StepSet};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 
@@ -92,7 +92,7 @@ pub struct RaceEdge {
 
 impl Slice {
     /// Adds a step of the closure.
-    pub(crate) fn add(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
+    pub(crate) fn add(&mut self, step: &InstructionStep<'_>, reasons: Vec<Reason>) {
         self.steps.insert(step.number);
         self.add_node(step.instruction, step.thread, step.number, reasons);
     }

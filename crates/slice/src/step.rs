@@ -67,7 +67,7 @@ pub enum Flow {
 
 /// One executed instruction.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct InstructionStep<'a> {
     pub number: u64,
     /// The executing thread.
     pub thread: ThreadIx,
@@ -94,7 +94,7 @@ pub struct Step<'a> {
     pub fresh: Option<ByteSpan>,
 }
 
-impl Step<'_> {
+impl InstructionStep<'_> {
     /// Builds a step without effects at this instruction.
     #[must_use]
     pub const fn new(number: u64, thread: ThreadIx, instruction: InstructionIx) -> Self {
@@ -130,10 +130,10 @@ pub trait History {
     fn threads(&self) -> u64;
 
     /// Visits the steps in the order of execution.
-    fn forwards(&self, visit: &mut dyn FnMut(&Step<'_>));
+    fn forwards(&self, visit: &mut dyn FnMut(&InstructionStep<'_>));
 
     /// Visits the steps up to and including `from`, latest first, while `visit` returns true.
-    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&Step<'_>) -> bool);
+    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&InstructionStep<'_>) -> bool);
 }
 
 /// Static control dependence: the branches that control an instruction within its function.

@@ -1,7 +1,7 @@
 //! Calls of untraced code: the values passed through them, described by summaries and pseudo-cells.
 
 use super::{Recording, SummaryQuality, summaries::TouchedBytes};
-use crate::{ByteSpan, CELLS, Flow, InstructionIx, Step};
+use crate::{ByteSpan, CELLS, Flow, InstructionIx, InstructionStep};
 use unsnarl_insn::{RegisterPart, gpr};
 use unsnarl_model::ThreadIx;
 
@@ -97,7 +97,7 @@ pub(super) struct Scratch {
 impl Recording<'_> {
     /// Describes a call of untraced code. Its effects on memory take place when it returns, because it may
     /// have waited for other threads before.
-    pub(super) fn call(&self, call: &Call, step: &mut Step<'_>, scratch: &mut Scratch) {
+    pub(super) fn call(&self, call: &Call, step: &mut InstructionStep<'_>, scratch: &mut Scratch) {
         step.instruction = call.instruction;
         let summary = &self.names[call.name as usize].1;
         scratch.parts.clear();
@@ -145,7 +145,7 @@ impl Recording<'_> {
     }
 
     /// Describes how control enters the traced code: values arrive in registers.
-    pub(super) fn enter(&self, entered: &EntryRecord, step: &mut Step<'_>, scratch: &mut Scratch) {
+    pub(super) fn enter(&self, entered: &EntryRecord, step: &mut InstructionStep<'_>, scratch: &mut Scratch) {
         step.flow = entered.flow;
         step.instruction = self.instruction_at(entered.pc).unwrap_or(InstructionIx(0));
         step.copy = true;

@@ -12,7 +12,7 @@ use super::{
     threads::ThreadRecord,
     words::{RecordKind, TraceRecord, WordCursor, WordWindow},
 };
-use crate::{ByteSpan, CELLS, Flow, History, InstructionIx, Step};
+use crate::{ByteSpan, CELLS, Flow, History, InstructionIx, InstructionStep};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_insn::{BlockLayout, CopyKind};
 use unsnarl_model::{Event, ThreadIx};
@@ -217,12 +217,12 @@ impl<'a> Recording<'a> {
         nth: u64,
         window: &WordWindow,
         scratch: &mut Scratch,
-        visit: impl FnOnce(&Step<'_>) -> R,
+        visit: impl FnOnce(&InstructionStep<'_>) -> R,
     ) -> R {
         scratch.touched.reads.clear();
         scratch.touched.writes.clear();
         scratch.touched.may_write.clear();
-        let mut step = Step::new(record.at.step + nth, record.at.thread, InstructionIx(0));
+        let mut step = InstructionStep::new(record.at.step + nth, record.at.thread, InstructionIx(0));
         step.events = record.at.events;
         match record.kind {
             RecordKind::Block(block, leaves) => {
@@ -312,7 +312,7 @@ impl History for Recording<'_> {
         self.by_thread.values().filter(|thread| thread.instructions > 0).count() as u64
     }
 
-    fn forwards(&self, visit: &mut dyn FnMut(&Step<'_>)) {
+    fn forwards(&self, visit: &mut dyn FnMut(&InstructionStep<'_>)) {
         let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         for chunk in 0..self.chunks.len() {
             if !self.records(chunk, &mut window, &mut records) {
@@ -324,7 +324,7 @@ impl History for Recording<'_> {
         }
     }
 
-    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&Step<'_>) -> bool) {
+    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&InstructionStep<'_>) -> bool) {
         let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         let last = self.chunks.partition_point(|chunk| chunk.step <= from);
         for chunk in (0..last).rev() {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
-use unsnarl_slice::{ByteSpan, Control, Flow, History, InstructionIx, Slice, Step};
+use unsnarl_slice::{ByteSpan, Control, Flow, History, InstructionIx, Slice, InstructionStep};
 
 /// A step of a toy history.
 #[derive(Clone, Debug)]
@@ -65,9 +65,9 @@ impl Toy {
         });
     }
 
-    fn visit<R>(&self, number: usize, visit: impl FnOnce(&Step<'_>) -> R) -> R {
+    fn visit<R>(&self, number: usize, visit: impl FnOnce(&InstructionStep<'_>) -> R) -> R {
         let toy = &self.steps[number];
-        let mut step = Step::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.instruction));
+        let mut step = InstructionStep::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.instruction));
         step.reads = &toy.reads;
         step.writes = &toy.writes;
         step.flow = toy.flow;
@@ -107,11 +107,11 @@ impl History for Toy {
         threads.len() as u64
     }
 
-    fn forwards(&self, visit: &mut dyn FnMut(&Step<'_>)) {
+    fn forwards(&self, visit: &mut dyn FnMut(&InstructionStep<'_>)) {
         (0..self.steps.len()).for_each(|number| self.visit(number, &mut *visit));
     }
 
-    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&Step<'_>) -> bool) {
+    fn backwards(&self, from: u64, visit: &mut dyn FnMut(&InstructionStep<'_>) -> bool) {
         for number in (0..=from as usize).rev() {
             if !self.visit(number, &mut *visit) {
                 return;

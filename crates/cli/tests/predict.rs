@@ -109,6 +109,55 @@ int main(void) {
 }
 
 #[test]
+fn heap_objects_have_the_names_that_show_gives_them() {
+    let source = r#"#include <pthread.h>
+#include <stdlib.h>
+struct account { pthread_mutex_t a, b; int balance; };
+static void *first(void *arg) {
+    struct account *account = arg;
+    pthread_mutex_lock(&account->a);
+    pthread_mutex_lock(&account->b);
+    pthread_mutex_unlock(&account->b);
+    pthread_mutex_unlock(&account->a);
+    account->balance++;
+    return arg;
+}
+static void *second(void *arg) {
+    struct account *account = arg;
+    pthread_mutex_lock(&account->b);
+    pthread_mutex_lock(&account->a);
+    pthread_mutex_unlock(&account->a);
+    pthread_mutex_unlock(&account->b);
+    account->balance++;
+    return arg;
+}
+int main(void) {
+    pthread_t threads[2];
+    struct account *account = calloc(1, sizeof *account);
+    pthread_mutex_init(&account->a, 0);
+    pthread_mutex_init(&account->b, 0);
+    pthread_create(&threads[0], 0, first, account);
+    pthread_create(&threads[1], 0, second, account);
+    pthread_join(threads[0], 0);
+    pthread_join(threads[1], 0);
+    return 0;
+}
+"#;
+    let place = with_run("heap", source);
+    let report = place.json(0, &["predict", "good.snarl", "--json"]);
+    let [deadlock] = list(&report, "deadlocks") else { panic!("one deadlock: {report:#}") };
+    let held: Vec<&Value> = list(deadlock, "cycle").iter().map(|waits| &waits["holds"][0]).collect();
+    assert_eq!(held, ["lock#1", "lock#2"]);
+    let [race, ..] = list(&report, "races") else { panic!("a race: {report:#}") };
+    let object = race["object"].as_str().expect("a name");
+    assert!(object.starts_with("memory#"), "{object}");
+    let shown = place.unsnarl(0, &["show", "good.snarl", "--all"]);
+    for name in ["lock#1", "lock#2", object] {
+        assert!(shown.contains(name), "{name}: {shown}");
+    }
+}
+
+#[test]
 fn unconfirmed_predictions_are_listed_separately() {
     // Whether the second thread writes depends on the value that it reads under the lock
     let source = r#"#include <pthread.h>

@@ -167,8 +167,8 @@ impl CauseWriter<'_> {
             (format!("thread {} {effect_of}", describe::id(self.trace, side.thread)), at)
         };
         let ((one, at), (other, there)) = (side(&race.sides[0]), side(&race.sides[1]));
-        let variable =
-            names.variable(race.addr).map_or_else(|| "memory".to_owned(), |name| format!("`{name}`"));
+        let variable = names.variable(race.addr).or_else(|| self.objects.at_end(race.addr));
+        let variable = variable.map_or_else(|| "memory".to_owned(), |name| format!("`{name}`"));
         Some(format!("{one} {variable}{at}, {other} it{there}, and nothing orders the two"))
     }
 

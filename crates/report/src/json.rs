@@ -76,8 +76,7 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
         object.insert("thread".into(), thread.into());
         object.insert("event".into(), warning.at.into());
         object.insert("detail".into(), warning.detail.as_str().into());
-        let name = (warning.addr != 0).then(|| objects.by_addr(warning.addr)).flatten();
-        if let Some(name) = name.or_else(|| names.variable(warning.addr)) {
+        if let Some(name) = objects.of_warning(warning, names) {
             object.insert("object".into(), name.into());
         }
         insert_place(&mut object, &names.place(warning.site));

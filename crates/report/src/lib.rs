@@ -39,7 +39,7 @@ pub use interleaving::{interleaving, interleaving_table};
 pub use json::{outcome_json, stats_json, warnings_json};
 pub use junit::{Case, CaseResult, junit};
 pub use names::{Names, ProgramNames};
-pub use objects::operation_text;
+pub use objects::{ObjectNames, operation_text};
 pub use outcome::{headline_text, outcome_text, rest_text, stats_text};
 pub use perfetto::perfetto;
 pub use render_options::RenderOptions;

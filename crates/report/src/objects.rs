@@ -2,13 +2,13 @@
 
 use crate::{Names, facts::HoldInterval};
 use std::collections::HashMap;
-use unsnarl_model::{ObjectKind, Op, Trace};
+use unsnarl_model::{ObjectKind, Op, Trace, Warning};
 use unsnarl_semantics::{Blocks, MemoryOp, ObjectIx, Objects, Operation, SchedulingOp};
 
 /// A name for each object of a trace: its global variable, or `lock#1` and `memory#3` in order of appearance. Unlike
 /// addresses, that order is the same in every replay.
 #[derive(Debug)]
-pub(crate) struct ObjectNames {
+pub struct ObjectNames {
     objects: Objects,
     by_object: Vec<String>,
     /// The names of memory by address, and by generation of the block that it was in: memory that is allocated
@@ -23,7 +23,8 @@ pub(crate) struct ObjectNames {
 }
 
 impl ObjectNames {
-    pub(crate) fn of(trace: &Trace, names: &mut dyn Names) -> Self {
+    /// Names the objects of a trace.
+    pub fn of(trace: &Trace, names: &mut dyn Names) -> Self {
         let objects = Objects::of(&trace.events);
         let by_object: Vec<String> = objects
             .all
@@ -94,8 +95,32 @@ impl ObjectNames {
     }
 
     /// Returns the name of the object at an address at the end of the run.
-    pub(crate) fn by_addr(&self, addr: u64) -> Option<String> {
+    #[must_use]
+    pub fn at_end(&self, addr: u64) -> Option<String> {
         self.last(|object| object.addr == addr).or_else(|| self.memory_at_end(addr))
+    }
+
+    /// Returns the name of the object that was at an address when this event happened. Another object may have been
+    /// there before, and another may follow.
+    #[must_use]
+    pub fn at_event(&self, addr: u64, event: u64) -> Option<String> {
+        let latest = usize::try_from(event).unwrap_or(usize::MAX).min(self.accessed.len().saturating_sub(1));
+        let object = |event: usize| {
+            let ObjectIx(ix) = self.objects.at(event).filter(|&ix| self.objects.get(ix).addr == addr)?;
+            Some(self.by_object[ix as usize].clone())
+        };
+        let memory = |event: usize| {
+            let place = self.accessed.get(event).copied().flatten().filter(|&(at, _)| at == addr)?;
+            self.memory.get(&place).cloned()
+        };
+        let find = |name: &dyn Fn(usize) -> Option<String>| (0..=latest).rev().find_map(name);
+        find(&object).or_else(|| find(&memory)).or_else(|| self.at_end(addr))
+    }
+
+    /// Returns the name of the object that a warning is about, if it is about one.
+    pub(crate) fn of_warning(&self, warning: &Warning, names: &mut dyn Names) -> Option<String> {
+        let addr = Some(warning.addr).filter(|&addr| addr != 0)?;
+        self.at_event(addr, warning.at).or_else(|| names.variable(addr))
     }
 
     /// Returns the name of the program's own schedule point at this address.

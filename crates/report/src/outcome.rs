@@ -354,20 +354,20 @@ impl OutcomeWriter<'_> {
     /// Describes the problems that did not end the run, without duplicates.
     fn warnings(&self, names: &mut dyn Names) -> String {
         let mut text = String::new();
-        let mut distinct: Vec<(&Warning, usize)> = Vec::new();
+        let mut distinct: Vec<(&Warning, String, usize)> = Vec::new();
         for warning in self.trace.warnings.iter().filter(|w| !self.is_the_failure(w)) {
-            let same = |w: &Warning| {
-                (w.misuse, w.site, w.addr, &w.detail)
-                    == (warning.misuse, warning.site, warning.addr, &warning.detail)
+            let misuse = self.misuse(warning, names);
+            let same = |(other, text, _): &&mut (&Warning, String, usize)| {
+                (other.site, other.addr, &*text) == (warning.site, warning.addr, &misuse)
             };
-            match distinct.iter_mut().find(|(other, _)| same(other)) {
-                Some((_, times)) => *times += 1,
-                None => distinct.push((warning, 1)),
+            match distinct.iter_mut().find(same) {
+                Some((.., times)) => *times += 1,
+                None => distinct.push((warning, misuse, 1)),
             }
         }
-        for (warning, times) in distinct {
+        for (warning, misuse, times) in distinct {
             text += &paint("warning", Style::Preemption, self.options.colour);
-            let _ = write!(text, ": thread {} {}", self.thread(warning.thread), self.misuse(warning, names));
+            let _ = write!(text, ": thread {} {misuse}", self.thread(warning.thread));
             // The place of a leaked thread is only its position, not the error.
             let at = if warning.misuse == Misuse::LeakedThread { ", it is at" } else { " at" };
             let place = names.place(warning.site);
@@ -400,8 +400,7 @@ impl OutcomeWriter<'_> {
 
     fn misuse(&self, warning: &Warning, names: &mut dyn Names) -> String {
         let mut text = warning.misuse.description().to_owned();
-        let object = (warning.addr != 0).then(|| self.objects.by_addr(warning.addr)).flatten();
-        if let Some(object) = object.or_else(|| names.variable(warning.addr)) {
+        if let Some(object) = self.objects.of_warning(warning, names) {
             let _ = write!(text, ": `{object}`");
         }
         if !warning.detail.is_empty() {

@@ -125,7 +125,8 @@ impl SarifBuilder<'_> {
             };
             let places = facts::place(first.site, names).zip(facts::place(second.site, names));
             let Some((one, other)) = places else { continue };
-            let variable = names.variable(race.addr).map(|name| format!(" of `{name}`")).unwrap_or_default();
+            let variable = names.variable(race.addr).or_else(|| self.objects.at_end(race.addr));
+            let variable = variable.map(|name| format!(" of `{name}`")).unwrap_or_default();
             let text = format!(
                 "data race{variable}: {} and {}: nothing orders them",
                 side_text(&first, &one),

@@ -348,6 +348,31 @@ fn lines_respect_requested_width() {
 }
 
 #[test]
+fn warning_names_the_object_of_its_time() {
+    const LOCK: u64 = 0x7ff0_0010;
+    let mut t = trace(1, 2);
+    // Two mutexes, one after the other at the same address.
+    for _ in 0..2 {
+        t.play(0, 2, Op::LockInit, LOCK, 0);
+        t.play(0, 3, Op::Unlock, LOCK, 0).flag(Flags::FAILED);
+        t.play(0, 4, Op::LockDestroy, LOCK, 0);
+    }
+    let warning = |at| Warning {
+        misuse: Misuse::UnlockNotHeld,
+        thread: ThreadIx(0),
+        site: site(3),
+        addr: LOCK,
+        at,
+        detail: String::new(),
+    };
+    t.warnings = vec![warning(1), warning(4)];
+    let json = warnings_json(&t, &mut counter_source());
+    assert_eq!((&json[0]["object"], &json[1]["object"]), (&"lock#1".into(), &"lock#2".into()));
+    let text = outcome_text(&t, &mut counter_source(), &options(100));
+    assert!(text.contains(": `lock#1` at") && text.contains(": `lock#2` at"), "{text}");
+}
+
+#[test]
 fn crash_with_warnings() {
     let mut t = counter();
     t.outcome.kind = OutcomeKind::Signal(11);

@@ -4,6 +4,7 @@ use super::{confirm::CheckedPrediction, source::Source};
 use crate::output;
 use serde_json::{Map, Value, json};
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
@@ -13,7 +14,7 @@ use unsnarl_predict::{
     ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, ReadRule, Statistics,
     WaitTarget, Witness,
 };
-use unsnarl_report::{Names, ProgramNames};
+use unsnarl_report::{Names, ObjectNames, ProgramNames};
 use unsnarl_semantics::Operation;
 use unsnarl_symbols::Symbols;
 
@@ -43,7 +44,7 @@ impl PredictionReport<'_> {
     pub(super) fn print(&self, json: bool) {
         let mut symbols = Symbols::new();
         let names = ProgramNames::new(&self.source.header().modules, &mut symbols);
-        let mut describer = Describer { source: self.source, names };
+        let mut describer = Describer { source: self.source, names, objects: None };
         if json {
             output::json(&self.json(&mut describer));
         } else {
@@ -185,11 +186,21 @@ impl Paragraphs {
 struct Describer<'a> {
     source: &'a Source,
     names: ProgramNames<'a>,
+    /// The names that `show` gives to objects that are not global variables; made when the first one is needed.
+    objects: Option<ObjectNames>,
 }
 
 impl Describer<'_> {
-    fn object(&mut self, addr: u64) -> String {
-        self.source.object(addr, &mut self.names)
+    /// Returns the name of the object at an address when this event happened.
+    fn object(&mut self, addr: u64, event: Option<u64>) -> String {
+        let Self { source, names, objects } = self;
+        let known = source.name(addr).map(Cow::into_owned).or_else(|| names.variable(addr));
+        known.unwrap_or_else(|| {
+            // A trace that is read window by window has no events here, and so no names.
+            let objects = objects.get_or_insert_with(|| ObjectNames::of(source.header(), names));
+            let name = event.map_or_else(|| objects.at_end(addr), |event| objects.at_event(addr, event));
+            name.unwrap_or_else(|| format!("{addr:#x}"))
+        })
     }
 
     fn thread(&self, thread: ThreadIx) -> String {
@@ -241,17 +252,17 @@ impl Describer<'_> {
 
     fn race_text(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> String {
         let sides = self.sides(&race.sides);
-        self.sides_text(race.addr, &sides) + &verdict_text(checked)
+        self.sides_text(race.addr, Some(race.accesses[1]), &sides) + &verdict_text(checked)
     }
 
     fn observed_text(&mut self, race: &Conflict, trace: Option<&Path>) -> String {
         let trace = trace.map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
-        self.sides_text(race.addr, &race.sides)
+        self.sides_text(race.addr, None, &race.sides)
             + &format!("          confirmed, in the recorded order{trace}\n")
     }
 
-    fn sides_text(&mut self, addr: u64, sides: &[Side; 2]) -> String {
-        let object = self.object(addr);
+    fn sides_text(&mut self, addr: u64, event: Option<u64>, sides: &[Side; 2]) -> String {
+        let object = self.object(addr, event);
         let [a, b] = sides.each_ref().map(|side| {
             let thread = self.source.thread(side.thread);
             format!("{} at {} by {thread}", side.op.name(), self.place_of(side.site))
@@ -264,12 +275,12 @@ impl Describer<'_> {
         for (at, waits) in deadlock.cycle.iter().enumerate() {
             let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (awaited, until) = match waits.target {
-                WaitTarget::Lock(lock) => (self.object(lock), String::new()),
+                WaitTarget::Lock(lock) => (self.object(lock, Some(waits.event)), String::new()),
                 WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
                 WaitTarget::Done(event) => self.awaited_operation(event, false),
                 WaitTarget::Lost(event) => self.awaited_operation(event, true),
             };
-            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
+            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock, Some(waits.event))).collect();
             let holding =
                 if holds.is_empty() { String::new() } else { format!(", holding {}", holds.join(", ")) };
             if at > 0 {
@@ -298,19 +309,19 @@ impl Describer<'_> {
             _ => "finishes the routine that it calls",
         };
         let until = if too_early { "; " } else { ", until " };
-        (self.object(object_of(&event)), format!("{until}{thread} {awaited_operation} at {place}"))
+        (self.object(object_of(&event), Some(number)), format!("{until}{thread} {awaited_operation} at {place}"))
     }
 
     fn race_json(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> Value {
         let sides = self.sides(&race.sides);
-        let mut object = self.sides_json(race.addr, &sides);
+        let mut object = self.sides_json(race.addr, Some(race.accesses[1]), &sides);
         object.insert("events".into(), json!(race.accesses));
         self.common(&mut object, &race.witness, checked);
         object.into()
     }
 
     fn observed_json(&mut self, race: &Conflict, trace: Option<&Path>) -> Value {
-        let mut object = self.sides_json(race.addr, &race.sides);
+        let mut object = self.sides_json(race.addr, None, &race.sides);
         object.insert("confirmed".into(), true.into());
         object.insert("verdict".into(), "confirmed".into());
         object.insert("reads".into(), "same".into());
@@ -320,13 +331,13 @@ impl Describer<'_> {
         object.into()
     }
 
-    fn sides_json(&mut self, addr: u64, sides: &[Side; 2]) -> Map<String, Value> {
+    fn sides_json(&mut self, addr: u64, event: Option<u64>, sides: &[Side; 2]) -> Map<String, Value> {
         let [a, b] = sides.each_ref().map(|side| {
             let (file, line) = self.file_line(side.site);
             json!({ "file": file, "line": line, "thread": self.thread(side.thread), "op": side.op.name() })
         });
         let mut object = Map::new();
-        object.insert("object".into(), self.object(addr).into());
+        object.insert("object".into(), self.object(addr, event).into());
         object.insert("a".into(), a);
         object.insert("b".into(), b);
         object
@@ -336,12 +347,12 @@ impl Describer<'_> {
         let cycle = deadlock.cycle.iter().enumerate().map(|(at, waits)| {
             let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
-            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
+            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock, Some(waits.event))).collect();
             let awaited = match waits.target {
-                WaitTarget::Lock(lock) => self.object(lock),
+                WaitTarget::Lock(lock) => self.object(lock, Some(waits.event)),
                 WaitTarget::End => self.thread(next.thread),
                 WaitTarget::Done(event) | WaitTarget::Lost(event) => match self.event(event) {
-                    Some(event) => self.object(object_of(&event)),
+                    Some(operation) => self.object(object_of(&operation), Some(event)),
                     None => self.thread(next.thread),
                 },
             };

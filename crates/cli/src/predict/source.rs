@@ -81,7 +81,7 @@ impl Source {
     }
 
     /// Returns another tool's name of a lock or variable; `None` for a trace of a program.
-    fn name(&self, addr: u64) -> Option<Cow<'_, str>> {
+    pub(super) fn name(&self, addr: u64) -> Option<Cow<'_, str>> {
         if !self.trace.program.path.is_empty() {
             return None;
         }

@@ -9,7 +9,7 @@ pub use dot::slice_dot;
 pub use json::slice_json;
 pub use text::slice_text;
 
-use crate::Names;
+use crate::{Names, ObjectNames};
 use reason_text::ReasonWriter;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_model::{Event, ModuleIx, Site, ThreadIx, Trace};
@@ -197,6 +197,7 @@ impl SliceReport {
         counts: Option<Counts>,
         names: &mut dyn Names,
     ) -> Self {
+        let objects = ObjectNames::of(trace, names);
         let mut lines = LineIndex { trace, recording, known: HashMap::new() };
         let executed_lines = lines.executed(names);
         lines.use_lines_of_events(&slice.races, names);
@@ -222,8 +223,14 @@ impl SliceReport {
             entry.threads.extend(&node.threads);
             entry.instances = entry.instances.max(node.instances);
             entry.newest = entry.newest.max(node.newest);
-            let mut writer =
-                ReasonWriter { trace, recording, lines: &mut lines, names: &mut *names, line: &line };
+            let mut writer = ReasonWriter {
+                trace,
+                recording,
+                objects: &objects,
+                lines: &mut lines,
+                names: &mut *names,
+                line: &line,
+            };
             for reason in &node.reasons {
                 if let Some(other) = conflicting_instruction(node, reason) {
                     entry.is_shared = true;
@@ -259,7 +266,7 @@ impl SliceReport {
                     RaceKind::WriteAfterWrite => "WAW",
                     RaceKind::WriteAfterRead => "WAR",
                 };
-                let object = reason_text::object(recording, names, edge.addr, edge.to.1);
+                let object = reason_text::object(recording, &objects, names, edge.addr, edge.to.1);
                 races.insert(LineRace { kind, from, to, object, by_lock: edge.by_lock });
             }
         }

@@ -1,13 +1,14 @@
 //! The reasons why a line is in a slice, as text.
 
 use super::{LineIndex, SourceLine};
-use crate::Names;
+use crate::{Names, ObjectNames};
 use unsnarl_model::{OutcomeKind, Site, ThreadIx, Trace};
 use unsnarl_slice::{CELLS, Consumer, DataPath, InstructionIx, Reason, x86::Recording};
 
 pub(super) struct ReasonWriter<'a, 'b> {
     pub(super) trace: &'a Trace,
     pub(super) recording: &'a Recording<'a>,
+    pub(super) objects: &'a ObjectNames,
     pub(super) lines: &'a mut LineIndex<'b>,
     pub(super) names: &'a mut dyn Names,
     /// The line in question.
@@ -54,11 +55,11 @@ impl ReasonWriter<'_, '_> {
             Reason::Decides(_) => (format!("controls what is executed {at}"), "control"),
             Reason::Calls(_) => (self.call(instruction, &at, consumer), "call"),
             Reason::WroteBefore(_, addr) => {
-                let object = object(self.recording, self.names, addr, consumer.thread);
+                let object = object(self.recording, self.objects, self.names, addr, consumer.thread);
                 (format!("race: writes {object}, then it is written {at}; nothing orders the two"), "WAW")
             }
             Reason::WroteAfter(_, addr) => {
-                let object = object(self.recording, self.names, addr, consumer.thread);
+                let object = object(self.recording, self.objects, self.names, addr, consumer.thread);
                 (format!("race: writes {object} after it was read {at}; nothing orders the two"), "WAR")
             }
         };
@@ -113,7 +114,7 @@ impl ReasonWriter<'_, '_> {
         match path {
             DataPath::Register => None,
             DataPath::Memory(addr) if addr >= CELLS && addr >> 56 & 0x70 == 0 => None,
-            DataPath::Memory(addr) => Some(object(self.recording, self.names, addr, thread)),
+            DataPath::Memory(addr) => Some(object(self.recording, self.objects, self.names, addr, thread)),
         }
     }
 }
@@ -121,6 +122,7 @@ impl ReasonWriter<'_, '_> {
 /// Returns the name of the object at an address.
 pub(super) fn object(
     recording: &Recording<'_>,
+    objects: &ObjectNames,
     names: &mut dyn Names,
     addr: u64,
     thread: ThreadIx,
@@ -135,5 +137,6 @@ pub(super) fn object(
     if recording.own_stack(thread, addr) || threads.any(|thread| recording.own_stack(thread, addr)) {
         return "a local variable".into();
     }
-    format!("memory at {addr:#x}")
+    // Memory that no event of the trace accessed has no name.
+    objects.at_end(addr).map_or_else(|| format!("memory at {addr:#x}"), |name| format!("`{name}`"))
 }

@@ -15,7 +15,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_fix::{Build, FixCheck, FixVerdict, MissReason, MissedPreemption};
-use unsnarl_model::{Op, OutcomeKind, Places, Plan, Points, Program, Trace};
+use unsnarl_model::{Op, OutcomeKind, Places, Plan, Points, Program, Trace, stable_hash};
 use unsnarl_report::{Names, ProgramNames, operation_text, preemption_text};
 use unsnarl_semantics::Operation;
 use unsnarl_symbols::Symbols;
@@ -143,16 +143,11 @@ fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
         *known.entry((event.op as u8, event.site, object)).or_insert_with(|| {
             let function = names.place(trace.site(event)).function.unwrap_or_default();
             let on = object.and_then(|object| names.variable(object));
-            fingerprint(&[event.op.name(), &function, on.as_deref().unwrap_or_default()])
+            let texts = [event.op.name(), &function, on.as_deref().unwrap_or_default()];
+            stable_hash(texts.iter().flat_map(|text| text.bytes().chain([0])))
         })
     };
     trace.events.iter().map(&mut label).collect()
-}
-
-/// Returns the FNV-1a hash of these texts.
-fn fingerprint(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Returns whether the functions at the recording's sites have known names.

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
 };
+use unsnarl_model::stable_hash;
 use unsnarl_wire::RUNTIME_LIBRARY;
 
 const RUNTIME: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
@@ -34,7 +35,7 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }
-    let version = fingerprint(RUNTIME.iter().chain(LAYOUT).chain(HEADER));
+    let version = stable_hash(RUNTIME.iter().chain(LAYOUT).chain(HEADER).copied());
     let version = format!("{version:016x}");
     let mut refused: Option<(PathBuf, io::Error)> = None;
     for candidate in cache()
@@ -151,9 +152,4 @@ fn write(place: &Path, content: &[u8]) -> io::Result<()> {
     fs::write(&draft, content)?;
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
     fs::rename(&draft, place)
-}
-
-/// FNV-1a: it names a version and is not a security measure.
-fn fingerprint<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

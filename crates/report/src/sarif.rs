@@ -8,7 +8,7 @@ use crate::{
     outcome_text, paths, preemption_text,
 };
 use serde_json::{Value, json};
-use unsnarl_model::{Flags, OutcomeKind, Trace};
+use unsnarl_model::{Flags, OutcomeKind, Trace, stable_hash};
 
 /// Maximum number of steps of a code flow, because viewers show them all.
 const MAX_STEPS: usize = 500;
@@ -150,7 +150,7 @@ impl SarifBuilder<'_> {
         failure: &str,
     ) -> Value {
         let at = place.as_ref().map(|(file, line, _)| format!("{}:{line}", self.relative(file)));
-        let fingerprint = fingerprint(&format!("{rule}\n{}\n{failure}", at.unwrap_or_default()));
+        let fingerprint = stable_hash(format!("{rule}\n{}\n{failure}", at.unwrap_or_default()).bytes());
         let locations: Vec<Value> = place.map(|place| self.location(place, None)).into_iter().collect();
         json!({
             "ruleId": rule, "level": level, "message": { "text": text }, "locations": locations,
@@ -213,10 +213,4 @@ fn encoded(path: &str) -> String {
 
 fn file_uri(path: &str) -> String {
     format!("file://{}", encoded(path))
-}
-
-/// Returns the FNV-1a hash of a text.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -5,6 +5,11 @@
 //! Programs", PLDI 2007, section 4.3), the happens-before graph represents the state. The hash of an event
 //! covers its operation, its thread's previous event, and the earlier dependent events on the same object.
 //! The sum over all events does not depend on the order of independent events.
+//!
+//! The simplifier's `Fingerprints` represent states by the same graph, for another use: they are part of proofs
+//! on disk, compare orders of different runs, and are computed from the complete graph of one trace. This hash
+//! lives as long as one search. It is updated event by event, because a search reads each run once, and it
+//! knows threads by their indices and memory by address, which are the same in all runs of a search.
 
 use crate::block_map::BlockMap;
 use std::collections::HashMap;

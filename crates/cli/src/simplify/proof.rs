@@ -15,7 +15,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use unsnarl_model::{Segment, ThreadIx, Trace};
+use unsnarl_model::{Segment, ThreadIx, Trace, stable_hash};
 use unsnarl_simplify::{
     Cost,
     prove::{Mismatch, Proof, check},
@@ -34,7 +34,7 @@ pub(super) fn save(proof: &Proof, trace: &Path) -> Result<PathBuf> {
         "unsnarl_proof": 1,
         "says": "no schedule fails in this way with fewer context switches, or with as many and fewer preemptions",
         "trace": trace.file_name().map(|name| name.to_string_lossy()),
-        "failure": format!("{:016x}", fingerprint(&format!("{:?}", proof.signature))),
+        "failure": format!("{:016x}", stable_hash(format!("{:?}", proof.signature).bytes())),
         "context_switches": proof.cost.switches,
         "preemptions": proof.cost.preemptions,
         "schedule": schedule,
@@ -88,14 +88,8 @@ fn load(path: &Path, trace: &Trace) -> Result<Option<Proof>> {
         states: number("states")?,
         digest: hex("digest")?,
     };
-    let is_of_trace = hex("failure")? == fingerprint(&format!("{:?}", proof.signature));
+    let is_of_trace = hex("failure")? == stable_hash(format!("{:?}", proof.signature).bytes());
     Ok(is_of_trace.then_some(proof))
-}
-
-/// Returns the FNV-1a hash of a text, which is the same on all machines.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Check the proof of a simplified trace by repeating the search

@@ -3,6 +3,10 @@
 //! Two orders that differ only in the order of independent events have the same result. They have the same
 //! fingerprint: each event is hashed with its direct dependences, and the sum of the hashes does not depend
 //! on their order. CHESS caches visited states in the same way.
+//!
+//! The search has a hash of its own for that (`StateHash` in `unsnarl_search`), which is updated event by event
+//! and is forgotten after the search. These are written into proofs, so they consist of what is the same in
+//! every run: paths of threads, operations, and sites, but no addresses.
 
 use super::{Rules, graph::Builder};
 use std::{

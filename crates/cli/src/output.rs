@@ -64,7 +64,7 @@ pub(crate) fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            REPORTED.call_once(|| eprintln!("unsnarl: cannot write to standard output: {error}"));
+            REPORTED.call_once(|| eprintln!("error: cannot write to standard output: {error}"));
         }
         _ => {}
     }

@@ -59,7 +59,7 @@ impl std::error::Error for InconsistentTrace {}
 /// Prints the error, if there is one, and chooses the exit status.
 pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
     if let Err(error) = &result {
-        eprintln!("unsnarl: {error:#}");
+        eprintln!("error: {error:#}");
     }
     let unusable = |error: &anyhow::Error| {
         matches!(error.downcast_ref::<Error>(), Some(e) if !matches!(e, Error::Internal(_)))

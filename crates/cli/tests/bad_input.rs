@@ -27,7 +27,7 @@ fn expect_output(place: &Place, status: i32, line: &str) -> String {
     let output_text = output_text.replace("searching for a schedule that fails\n", "");
     assert_eq!(got, Some(status), "{line}: {output_text}");
     assert_eq!(output_text.lines().count(), 1, "{line}: {output_text}");
-    assert!(output_text.starts_with("unsnarl: "), "{line}: {output_text}");
+    assert!(output_text.starts_with("error: "), "{line}: {output_text}");
     output_text
 }
 

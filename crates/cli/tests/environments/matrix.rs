@@ -127,6 +127,10 @@ const REPRODUCED: &str = "reproduced: ";
 /// A part of that message.
 pub(crate) const OTHER_LAYOUT: &str = "but the program was loaded at other addresses";
 
+/// The beginnings of our own lines on standard error.
+const NOTE: &str = "unsnarl: ";
+const ERROR: &str = "error: ";
+
 /// The message of `simplify` if it uses no snapshots.
 const NO_SNAPSHOTS: &str = "no snapshots: ";
 
@@ -136,7 +140,7 @@ fn comparable(text: &str) -> String {
     let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
     let numbers = Regex::new(r"-\d+\.snarl").expect("a pattern");
     let varies = |line: &str| {
-        ["took ", "unsnarl: ", NO_SNAPSHOTS, REPRODUCED].iter().any(|start| line.starts_with(start))
+        ["took ", NOTE, ERROR, NO_SNAPSHOTS, REPRODUCED].iter().any(|start| line.starts_with(start))
     };
     let lines = text.lines().filter(|line| !varies(line));
     lines
@@ -147,7 +151,10 @@ fn comparable(text: &str) -> String {
 /// Classifies the result of a command by comparing it to a run without restrictions.
 pub(crate) fn judge(command: &str, printed: &CommandOutput, plain: &CommandOutput, stdout_is_closed: bool) -> Outcome {
     let CommandOutput { status, stdout, stderr, .. } = printed;
-    let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
+    let mut own: Vec<&str> = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix(NOTE).or_else(|| line.strip_prefix(ERROR)))
+        .collect();
     own.extend(stdout.lines().filter(|line| line.starts_with(NO_SNAPSHOTS)));
     own.extend(stderr.lines().filter(|line| line.starts_with(REPRODUCED) && line.contains(OTHER_LAYOUT)));
     let wrong = |why: &str| {

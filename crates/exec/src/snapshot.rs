@@ -58,14 +58,14 @@ impl Snapshot {
         let (modules, prefix) = (&self.plan.prefix.modules, &plan.prefix);
         own <= points(prefix)
             && (prefix.actions.is_empty() || *modules == prefix.modules)
-            && is_same_run(&self.plan, plan)
+            && differ_only_in_schedule(&self.plan, plan)
             && (self.single_threaded || self.plan.choices == plan.choices)
             && self.plan.prefix.common_points(&plan.prefix) == own
     }
 }
 
-/// Returns whether two plans differ at most in their schedules.
-fn is_same_run(a: &Plan, b: &Plan) -> bool {
+/// Returns whether two plans have no other difference than their schedules.
+fn differ_only_in_schedule(a: &Plan, b: &Plan) -> bool {
     let Plan {
         prefix: _,
         tail: _,
@@ -149,7 +149,7 @@ mod tests {
     fn plan_splits_into_first_points_and_rest() {
         let whole = plan(&[(0, 2), (1, 3), (0, 1)]);
         for count in 0..=6 {
-            let (first, rest) = (first(&whole, count), rest(&whole, count));
+            let (first, rest) = (first_points(&whole, count), remaining_points(&whole, count));
             assert_eq!(points(&first.prefix), count);
             assert_eq!(
                 first.prefix.steps().chain(rest.prefix.steps()).collect::<Vec<_>>(),

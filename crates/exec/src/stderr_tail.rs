@@ -42,8 +42,7 @@ pub(crate) fn test(output: &Output) -> String {
 
 /// Finds `FILE:LINE: Failure` and the lines that explain it.
 fn google_test(text: &str) -> Option<String> {
-    let (_, message_text) =
-        text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
+    let (_, message_text) = text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
     let is_failure = |line: &str| line.ends_with(": Failure");
     let mut lines = message_text.lines().skip_while(|line| !is_failure(line));
     let first = lines.next()?;
@@ -161,10 +160,7 @@ mod tests {
         assert_eq!(test(&printed(message_text)), "Error: Lost { visits: 2 }");
         let message_text = message_text
             .replace("Error: Lost { visits: 2 }", "note: test did not panic as expected at src/lib.rs:3:4");
-        assert_eq!(
-            test(&printed(&message_text)),
-            "note: test did not panic as expected at src/lib.rs:3:4"
-        );
+        assert_eq!(test(&printed(&message_text)), "note: test did not panic as expected at src/lib.rs:3:4");
         assert_eq!(test(&printed("---- t stdout ----\nError: no\n\n")), "");
     }
 }

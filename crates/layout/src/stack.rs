@@ -1,8 +1,8 @@
 //! The initial stack: `argc`, `argv`, the environment, the auxiliary vector, and the data they point to.
 
 use crate::{
-    image::LoadedImage,
     addresses,
+    image::LoadedImage,
     sys::{self, MapMode},
 };
 use core::ops::Range;

@@ -69,7 +69,8 @@ impl State {
             let now = self.clock.now();
             let deadline = self.by_timeout.iter().map(|t| self.threads[t.index()].pending.deadline).min();
             // Virtual time passes at the pace of real time while input from outside may be on its way.
-            let step = if self.waiters(is_for_child).next().is_some() { MAX_WAIT_FOR_CHILD } else { MAX_WAIT };
+            let step =
+                if self.waiters(is_for_child).next().is_some() { MAX_WAIT_FOR_CHILD } else { MAX_WAIT };
             let limit = deadline.filter(|&deadline| deadline != u64::MAX);
             self.wait_for_environment(limit.map(|deadline| deadline.saturating_sub(now).min(step)));
             self.poll();
@@ -183,8 +184,7 @@ impl State {
     /// Returns the awaited children, if nothing else is awaited.
     fn only_child_awaited(&self) -> Option<Children> {
         let mut waits = self.waiting.iter().map(|thread| self.threads[thread.index()].pending.gate);
-        let is_awaited =
-            |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
+        let is_awaited = |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
         match waits.find(is_awaited) {
             Some(Gate::Child(children)) if !waits.any(|gate| is_awaited(&gate)) => Some(children),
             _ => None,

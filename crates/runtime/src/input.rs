@@ -188,7 +188,9 @@ impl State {
 
     /// Returns whether that signal is due: as many events have happened as in the recorded run.
     pub(crate) fn is_arrival_due(&self, thread: ThreadIx) -> bool {
-        stack::run_isolated(|| self.next_arrival(thread).is_some_and(|input| input.requested <= self.log.count()))
+        stack::run_isolated(|| {
+            self.next_arrival(thread).is_some_and(|input| input.requested <= self.log.count())
+        })
     }
 
     /// Takes a signal that the plan has for the running thread now.

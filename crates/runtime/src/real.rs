@@ -73,7 +73,11 @@ impl Real {
                 handle if handle.is_null() => core::ptr::null_mut(),
                 handle => libc::dlsym(handle, self.name.as_ptr()),
             };
-            LIBRARIES.iter().map(|library| find_in(library)).find(|found| !found.is_null()).unwrap_or_default()
+            LIBRARIES
+                .iter()
+                .map(|library| find_in(library))
+                .find(|found| !found.is_null())
+                .unwrap_or_default()
         }
     }
 

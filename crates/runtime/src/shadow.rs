@@ -83,7 +83,8 @@ impl ShadowMemory for Shadow {
                 at += 8;
             }
         } else {
-            let (from, to) = (Self::shadow_of(start) as usize, Self::shadow_of(end.next_multiple_of(8)) as usize);
+            let (from, to) =
+                (Self::shadow_of(start) as usize, Self::shadow_of(end.next_multiple_of(8)) as usize);
             // SAFETY: within the shadow, of which nothing is borrowed.
             unsafe { sys::clear_reserved(from, to) };
         }

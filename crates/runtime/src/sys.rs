@@ -254,7 +254,9 @@ impl OneProcessor {
         Self(stack::run_isolated(|| {
             // SAFETY: only the running thread gets here.
             let before = unsafe { &mut *SAVED_MASKS.0.get() };
-            let Some(place) = before.iter().position(|(size, _)| *size == 0) else { return MAX_NESTED_PINS as u32 };
+            let Some(place) = before.iter().position(|(size, _)| *size == 0) else {
+                return MAX_NESTED_PINS as u32;
+            };
             let (size, mask) = &mut before[place];
             let mut here = 0u32;
             // SAFETY: there is room for the masks; these are the calling thread's settings.

@@ -138,7 +138,7 @@ impl Runtime {
             arg: core::ptr::null_mut(),
             returns_int: false,
         };
-        let Ok(thread) = self.make(&request) else {
+        let Ok(thread) = self.create_parked(&request) else {
             crate::end::refuse("the kernel refused a thread for the program's timers (see `ulimit -u`)")
         };
         self.turn(Op::Create, 0, pc);

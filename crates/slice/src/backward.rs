@@ -152,14 +152,17 @@ impl BackwardWalk<'_> {
 
     /// Tracks activations, and finds the steps that this step controls.
     fn control(&mut self, step: &InstructionStep<'_>, reasons: &mut Vec<Reason>) {
-        let activations = self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
+        let activations =
+            self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
         match step.flow {
             Flow::Return => activations.push(Activation::default()),
             Flow::Unwound { stack, by } => {
                 // Everything that follows depends on the throw, in addition to its other control dependences.
-                let pending_control = activations.last().map_or(&[][..], |activation| &activation.pending_control);
+                let pending_control =
+                    activations.last().map_or(&[][..], |activation| &activation.pending_control);
                 if let Some(by) = by.filter(|_| !pending_control.is_empty()) {
-                    let reasons_for_it = pending_control.iter().map(|pending| Reason::Decides(pending.consumer));
+                    let reasons_for_it =
+                        pending_control.iter().map(|pending| Reason::Decides(pending.consumer));
                     self.required.entry(by).or_default().extend(reasons_for_it);
                 }
                 if stack.is_some() {
@@ -175,10 +178,14 @@ impl BackwardWalk<'_> {
                         activations.push(Activation { unwound: Some(limit), ..Activation::default() });
                     } else if stack > limit {
                         // The call of the very function that control returned to.
-                        activation.pending_control.extend(activations.pop().unwrap_or_default().pending_control);
+                        activation
+                            .pending_control
+                            .extend(activations.pop().unwrap_or_default().pending_control);
                     }
                 }
-                reasons.extend(activation.pending_control.into_iter().map(|pending| Reason::Calls(pending.consumer)));
+                reasons.extend(
+                    activation.pending_control.into_iter().map(|pending| Reason::Calls(pending.consumer)),
+                );
                 if activations.is_empty() {
                     activations.push(Activation::default());
                 }
@@ -189,14 +196,17 @@ impl BackwardWalk<'_> {
                     activations.push(Activation::default());
                 }
                 if let Some(by) = by.filter(|_| !activation.pending_control.is_empty()) {
-                    let reasons_for_it = activation.pending_control.into_iter().map(|pending| Reason::Calls(pending.consumer));
+                    let reasons_for_it =
+                        activation.pending_control.into_iter().map(|pending| Reason::Calls(pending.consumer));
                     self.required.entry(by).or_default().extend(reasons_for_it);
                 }
                 return;
             }
             Flow::Next | Flow::Branch => {}
         }
-        let Some(activation) = self.activations.get_mut(&step.thread.0).and_then(|activations| activations.last_mut()) else {
+        let Some(activation) =
+            self.activations.get_mut(&step.thread.0).and_then(|activations| activations.last_mut())
+        else {
             return;
         };
         let next = activation.next.replace(step.instruction);
@@ -217,7 +227,8 @@ impl BackwardWalk<'_> {
             let decides = if pending.function != function {
                 true
             } else {
-                step.flow == Flow::Branch && control.controlling_branches(pending.block).contains(&step.instruction)
+                step.flow == Flow::Branch
+                    && control.controlling_branches(pending.block).contains(&step.instruction)
             };
             if decides {
                 reasons.push(Reason::Decides(pending.consumer));
@@ -251,7 +262,8 @@ impl BackwardWalk<'_> {
         step.reads.iter().for_each(|&span| self.pending_uses.add_memory(span, consumer));
         let block = self.control.block(step.instruction);
         let function = self.control.function(step.instruction);
-        let activations = self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
+        let activations =
+            self.activations.entry(step.thread.0).or_insert_with(|| vec![Activation::default()]);
         if let Some(activation) = activations.last_mut()
             && !activation.pending_control.iter().any(|pending| pending.block == block)
         {

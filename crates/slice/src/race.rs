@@ -5,14 +5,14 @@
 //! write of another thread to what it read (WAR). The closure is not continued from there: these accesses
 //! could have changed the failing value, but it was not computed from them.
 //!
-//! Of each other thread only the nearest write counts (the paper's transitivity, with the edges to further
-//! threads restored as its section 3.1 requires), and only if happens-before does not order the two. The
-//! paper orders by intervals of global time; here it is the vector clocks of `unsnarl_race`, which have fewer
+//! Of each other thread only the nearest write counts, by the paper's transitivity; the edges to further
+//! threads are restored as its section 3.1 requires. It counts only if happens-before does not order the two.
+//! The paper orders by intervals of global time; here it is the vector clocks of `unsnarl_race`, which have fewer
 //! accidental orders. Two critical sections of one lock are ordered by it, yet could have occurred in the
 //! other order: such edges are reported on request, and marked.
 
 use crate::{
-    ByteSpan, Consumer, History, RaceEdge, RaceKind, Reason, Slice, InstructionStep,
+    ByteSpan, Consumer, History, InstructionStep, RaceEdge, RaceKind, Reason, Slice,
     hash::{Hashed, Hashing},
 };
 use std::collections::HashSet;
@@ -162,7 +162,8 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
 impl GranuleAccesses {
     fn read(&mut self, read: GranuleAccess) {
         let same = |known: &GranuleAccess| {
-            known.consumer.instruction == read.consumer.instruction && known.consumer.thread == read.consumer.thread
+            known.consumer.instruction == read.consumer.instruction
+                && known.consumer.thread == read.consumer.thread
         };
         self.reads.retain(|known| !same(known));
         self.reads.push(read);
@@ -177,7 +178,8 @@ impl GranuleAccesses {
         edges: &mut Vec<(RaceEdge, Consumer, Consumer)>,
     ) {
         let thread = write.consumer.thread;
-        let own_last_write = self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
+        let own_last_write =
+            self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
         let own_last_write = own_last_write.map(|w| w.consumer.step);
         let mut include_edge = |kind, earlier: &GranuleAccess, new: Consumer, known: Consumer| {
             let ordered = clocks.ordered(earlier.when, thread);

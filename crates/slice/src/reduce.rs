@@ -15,7 +15,7 @@
 //! are no edges.
 
 use crate::{
-    ByteSpan, Flow, History, OrderingInput, InstructionStep,
+    ByteSpan, Flow, History, InstructionStep, OrderingInput,
     hash::Hashed,
     race::{Clocks, OrderedBy},
 };
@@ -265,9 +265,7 @@ pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
 pub fn resolve_ranks(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option<Vec<u64>> {
     let mut steps = vec![None; ranks.len()];
     each_rank(history, &mut |step, rank| {
-        for (found, _) in
-            steps.iter_mut().zip(ranks).filter(|(_, wanted)| **wanted == (step.thread, rank))
-        {
+        for (found, _) in steps.iter_mut().zip(ranks).filter(|(_, wanted)| **wanted == (step.thread, rank)) {
             *found = Some(step.number);
         }
     });

@@ -83,7 +83,14 @@ struct Interpreter<'a> {
 }
 
 impl Interpreter<'_> {
-    fn emit(&mut self, instruction: u32, reads: &[u64], writes: &[u64], parent: Option<u64>, flow: Flow) -> u64 {
+    fn emit(
+        &mut self,
+        instruction: u32,
+        reads: &[u64],
+        writes: &[u64],
+        parent: Option<u64>,
+        flow: Flow,
+    ) -> u64 {
         let mut step = ToyStep::new(self.thread, instruction, reads, writes);
         (step.parent, step.flow) = (parent, flow);
         self.steps.push(step);

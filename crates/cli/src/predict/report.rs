@@ -280,7 +280,8 @@ impl Describer<'_> {
                 WaitTarget::Done(event) => self.awaited_operation(event, false),
                 WaitTarget::Lost(event) => self.awaited_operation(event, true),
             };
-            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock, Some(waits.event))).collect();
+            let holds: Vec<String> =
+                waits.holds.iter().map(|&lock| self.object(lock, Some(waits.event))).collect();
             let holding =
                 if holds.is_empty() { String::new() } else { format!(", holding {}", holds.join(", ")) };
             if at > 0 {
@@ -309,7 +310,10 @@ impl Describer<'_> {
             _ => "finishes the routine that it calls",
         };
         let until = if too_early { "; " } else { ", until " };
-        (self.object(object_of(&event), Some(number)), format!("{until}{thread} {awaited_operation} at {place}"))
+        (
+            self.object(object_of(&event), Some(number)),
+            format!("{until}{thread} {awaited_operation} at {place}"),
+        )
     }
 
     fn race_json(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> Value {
@@ -347,7 +351,8 @@ impl Describer<'_> {
         let cycle = deadlock.cycle.iter().enumerate().map(|(at, waits)| {
             let next = &deadlock.cycle[(at + 1) % deadlock.cycle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
-            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock, Some(waits.event))).collect();
+            let holds: Vec<String> =
+                waits.holds.iter().map(|&lock| self.object(lock, Some(waits.event))).collect();
             let awaited = match waits.target {
                 WaitTarget::Lock(lock) => self.object(lock, Some(waits.event)),
                 WaitTarget::End => self.thread(next.thread),

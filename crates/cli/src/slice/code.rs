@@ -27,7 +27,8 @@ pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
             Function { start: range.start, end: range.end, name }
         }));
         code.stubs.extend(read.stubs.into_iter().map(moved));
-        code.local_slots.extend(read.local_slots.into_iter().map(|(slot, function)| (slot + base, function + base)));
+        code.local_slots
+            .extend(read.local_slots.into_iter().map(|(slot, function)| (slot + base, function + base)));
         code.slots.extend(read.slots.into_iter().map(|(slot, name)| (slot + base, name)));
     }
     code.functions.sort_by_key(|function| (function.start, function.end));

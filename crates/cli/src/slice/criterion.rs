@@ -75,7 +75,8 @@ pub(super) fn find(
             at.file, at.line
         )));
     }
-    let (steps, count) = recording.line_execution(&|instruction| instructions.contains(&instruction), at.instance);
+    let (steps, count) =
+        recording.line_execution(&|instruction| instructions.contains(&instruction), at.instance);
     if steps.is_empty() {
         let s = if count == 1 { "" } else { "s" };
         bail!(UsageError(format!("--at: {}:{} was executed only {count} time{s}", at.file, at.line)));
@@ -145,7 +146,10 @@ fn local(
 }
 
 /// Returns the instructions of a criterion, and the threads that executed them.
-pub(super) fn instructions(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(InstructionIx, ThreadIx)> {
+pub(super) fn instructions(
+    recording: &Recording<'_>,
+    criterion: &Criterion,
+) -> Vec<(InstructionIx, ThreadIx)> {
     let selected = criterion.all_steps();
     let mut instructions = Vec::new();
     let first = selected.iter().copied().min().unwrap_or(0);

@@ -149,7 +149,12 @@ fn comparable(text: &str) -> String {
 }
 
 /// Classifies the result of a command by comparing it to a run without restrictions.
-pub(crate) fn judge(command: &str, printed: &CommandOutput, plain: &CommandOutput, stdout_is_closed: bool) -> Outcome {
+pub(crate) fn judge(
+    command: &str,
+    printed: &CommandOutput,
+    plain: &CommandOutput,
+    stdout_is_closed: bool,
+) -> Outcome {
     let CommandOutput { status, stdout, stderr, .. } = printed;
     let mut own: Vec<&str> = stderr
         .lines()
@@ -204,7 +209,11 @@ pub(crate) fn lay_out(environment: &Environment, shared: &Place) -> std::path::P
 }
 
 /// Returns why an environment cannot be set up here.
-pub(crate) fn cannot_be_made(environment: &Environment, shared: &Place, may_mount: bool) -> Option<&'static str> {
+pub(crate) fn cannot_be_made(
+    environment: &Environment,
+    shared: &Place,
+    may_mount: bool,
+) -> Option<&'static str> {
     match environment.needs {
         Needs::Root if !is_root() => Some("needs root"),
         Needs::Root if !is_reachable(shared) => Some("another user cannot reach the directory of the tests"),
@@ -222,7 +231,11 @@ pub(crate) fn is_reachable(shared: &Place) -> bool {
 }
 
 /// Returns the results as a Markdown table, followed by the texts of notes and messages.
-pub(crate) fn table(environments: &[Environment], results: &[Option<Vec<Outcome>>], shared: &Place) -> String {
+pub(crate) fn table(
+    environments: &[Environment],
+    results: &[Option<Vec<Outcome>>],
+    shared: &Place,
+) -> String {
     let mut text =
         format!("| environment | {} |\n|{}\n", COMMANDS.join(" | "), " --- |".repeat(COMMANDS.len() + 1));
     let mut remarks: Vec<String> = Vec::new();

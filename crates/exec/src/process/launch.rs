@@ -30,7 +30,10 @@ pub(crate) struct Launch<'a> {
 }
 
 /// Starts the program with the runtime preloaded; with channels, as a server.
-pub(super) fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::process::Child, Error> {
+pub(super) fn spawn(
+    launch: Launch<'_>,
+    channels: &[(UnixStream, RawFd)],
+) -> Result<std::process::Child, Error> {
     let mut command = command(launch, layout())?;
     let memory = launch.memory;
     let controller = std::process::id();

@@ -46,7 +46,8 @@ impl CompressedSteps {
         loop {
             let has_ended = ended.load(Ordering::Acquire);
             // The latest record may not be complete yet.
-            let complete_words = live.count().saturating_sub(if has_ended { 0 } else { OVERLAP_WORDS as u64 });
+            let complete_words =
+                live.count().saturating_sub(if has_ended { 0 } else { OVERLAP_WORDS as u64 });
             let first = (steps.chunks.len() * CHUNK_WORDS) as u64;
             let whole = first + (CHUNK_WORDS + OVERLAP_WORDS) as u64;
             if complete_words < whole && !has_ended {

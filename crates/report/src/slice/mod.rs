@@ -112,7 +112,8 @@ impl LineIndex<'_> {
     fn use_lines_of_events(&mut self, races: &BTreeSet<RaceEdge>, names: &mut dyn Names) {
         let writes = |instruction: InstructionIx| {
             races.iter().any(|edge| {
-                edge.to.0 == instruction || edge.from.0 == instruction && edge.kind == RaceKind::WriteAfterWrite
+                edge.to.0 == instruction
+                    || edge.from.0 == instruction && edge.kind == RaceKind::WriteAfterWrite
             })
         };
         for edge in races.iter().filter(|edge| edge.kind == RaceKind::WriteAfterRead) {
@@ -136,7 +137,11 @@ impl LineIndex<'_> {
         }
     }
 
-    fn of(&mut self, instruction: InstructionIx, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
+    fn of(
+        &mut self,
+        instruction: InstructionIx,
+        names: &mut dyn Names,
+    ) -> Option<(SourceLine, Option<String>)> {
         let Self { trace, recording, known } = self;
         let find = || {
             let pc = recording.insn(instruction).pc;
@@ -153,8 +158,10 @@ impl LineIndex<'_> {
 
     fn executed(&mut self, names: &mut dyn Names) -> usize {
         let instructions = self.recording.all_instructions();
-        let lines: BTreeSet<SourceLine> =
-            instructions.filter_map(|instruction| self.of(instruction, names)).map(|(line, _)| line).collect();
+        let lines: BTreeSet<SourceLine> = instructions
+            .filter_map(|instruction| self.of(instruction, names))
+            .map(|(line, _)| line)
+            .collect();
         lines.len()
     }
 }
@@ -177,8 +184,9 @@ pub fn on_line<'a>(
     let is_file =
         |path: &str| path.strip_suffix(file).is_some_and(|dir| dir.is_empty() || dir.ends_with('/'));
     let mut instructions: BTreeSet<InstructionIx> = recording.all_instructions().collect();
-    instructions
-        .retain(|&instruction| lines.of(instruction, names).is_some_and(|(at, _)| at.line == line && is_file(&at.file)));
+    instructions.retain(|&instruction| {
+        lines.of(instruction, names).is_some_and(|(at, _)| at.line == line && is_file(&at.file))
+    });
     instructions
 }
 

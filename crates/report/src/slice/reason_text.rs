@@ -102,8 +102,9 @@ impl ReasonWriter<'_, '_> {
     }
 
     fn call(&mut self, instruction: InstructionIx, at: &str, consumer: Consumer) -> String {
-        let starts =
-            |call: &&unsnarl_slice::x86::Call| call.instruction == instruction && call.created == Some(consumer.thread);
+        let starts = |call: &&unsnarl_slice::x86::Call| {
+            call.instruction == instruction && call.created == Some(consumer.thread)
+        };
         match self.recording.calls().iter().find(starts) {
             Some(_) => format!("starts thread {}", self.trace.thread_id(consumer.thread)),
             None => format!("calls the code executed {at}"),

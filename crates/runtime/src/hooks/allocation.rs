@@ -143,7 +143,12 @@ unsafe extern "C-unwind" fn reallocate(block: Block, size: usize, pc: u64) -> Bl
 }
 exported!("rdx" "__wrap_realloc", reallocate);
 
-unsafe extern "C-unwind" fn allocate_aligned(place: *mut Block, alignment: usize, size: usize, pc: u64) -> i32 {
+unsafe extern "C-unwind" fn allocate_aligned(
+    place: *mut Block,
+    alignment: usize,
+    size: usize,
+    pc: u64,
+) -> i32 {
     // SAFETY: the program's call, passed on unchanged.
     unsafe {
         let Some(runtime) = observing_run() else { return posix_memalign(place, alignment, size) };

@@ -178,7 +178,7 @@ impl ChildWait {
                 runtime.answer((Op::ChildWait, CHILDREN, Turn::Go), self.requested, places, attempt)
             };
             if runtime.state.log.replays_inputs() && result > 0 {
-                reap_for_real(result as i32);
+                wait_for_real_child(result as i32);
             }
             let flags = if result < 0 { Flags::FAILED } else { Flags::NONE };
             runtime.log(Op::ChildWait, flags, pc, ADDR, result.unsigned_abs() as u64);
@@ -207,7 +207,7 @@ impl ChildWait {
 }
 
 /// Waits for the real child in a replay, so that its effects on files are complete.
-fn reap_for_real(child: i32) {
+fn wait_for_real_child(child: i32) {
     let id = ids::to_real(child);
     if id == child {
         return;

@@ -39,12 +39,7 @@ pub(super) extern "C-unwind" fn send(
 }
 
 /// Sends a signal to the thread with this id.
-pub(super) extern "C-unwind" fn send_to_tid(
-    runtime: &mut Runtime,
-    thread: i32,
-    signal: i32,
-    pc: u64,
-) -> i32 {
+pub(super) extern "C-unwind" fn send_to_tid(runtime: &mut Runtime, thread: i32, signal: i32, pc: u64) -> i32 {
     let target = u32::try_from(thread).ok().and_then(|tid| runtime.state.by_tid(tid));
     let Some(target) = target.filter(|t| !runtime.state.threads[t.index()].ended) else { return libc::ESRCH };
     send(runtime, (signal, libc::SI_TKILL, 0), Some(target), pc)

@@ -185,7 +185,8 @@ impl MappingLayout {
     fn map(&mut self, hint: usize, size: usize, protection: usize, flags: usize) -> Option<isize> {
         const OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         const HARMLESS_FLAGS: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
-        let usual = flags as i32 & !HARMLESS_FLAGS == OWN && (protection == NO_ACCESS || protection == READ_WRITE);
+        let usual =
+            flags as i32 & !HARMLESS_FLAGS == OWN && (protection == NO_ACCESS || protection == READ_WRITE);
         if !usual || self.count + 8 > MAX_PIECES {
             return None;
         }
@@ -240,9 +241,9 @@ impl MappingLayout {
 
     /// Returns a hash of the bounds of all changes between two addresses.
     fn changes_between(&self, from: usize, to: usize) -> u64 {
-        self.changes()
-            .filter(|&(start, end)| start < to && from < end)
-            .fold(0, |hash, (start, end)| hash ^ mix_bits(start.max(from) as u64) ^ mix_bits(end.min(to) as u64))
+        self.changes().filter(|&(start, end)| start < to && from < end).fold(0, |hash, (start, end)| {
+            hash ^ mix_bits(start.max(from) as u64) ^ mix_bits(end.min(to) as u64)
+        })
     }
 
     fn unmap(&mut self, start: usize, end: usize) -> Option<isize> {
@@ -278,8 +279,14 @@ impl MappingLayout {
             let (until, is_writable) = unsafe { (*state()).memory.saved_part(from, end)? };
             let protection = if is_writable { READ_WRITE } else { NO_ACCESS };
             let protection_before = Some(protection);
-            *parts.get_mut(count)? =
-                MappedPiece { start: from, end: until, protection, is_stale: is_writable, protection_before, ..EMPTY };
+            *parts.get_mut(count)? = MappedPiece {
+                start: from,
+                end: until,
+                protection,
+                is_stale: is_writable,
+                protection_before,
+                ..EMPTY
+            };
             (count, from) = (count + 1, until);
         }
         parts[..count].iter().for_each(|&part| self.insert(part));
@@ -482,7 +489,8 @@ fn set_protection(piece: &mut MappedPiece, protection: usize) {
         protect(piece.start, piece.end, protection);
         piece.protection = protection;
         // SAFETY: only this thread accesses it. Its contents, if any, cannot be discarded any more.
-        piece.is_stale = protection == NO_ACCESS && unsafe { (*state()).memory.may_hold_data(piece.start, piece.end) };
+        piece.is_stale =
+            protection == NO_ACCESS && unsafe { (*state()).memory.may_hold_data(piece.start, piece.end) };
     }
 }
 

@@ -206,7 +206,8 @@ impl<'a> Cfg<'a> {
             if node.next.iter().all(|to| never_returning.contains(to)) {
                 continue;
             }
-            node.next.retain(|to| !never_returning.contains(to) || self.recording.instruction_at(*to).is_some());
+            node.next
+                .retain(|to| !never_returning.contains(to) || self.recording.instruction_at(*to).is_some());
         }
     }
 

@@ -87,7 +87,11 @@ impl Recording<'_> {
     /// Returns the steps of one execution of a line, given by its instructions: the one with this number,
     /// from 1, or the latest. Also returns the number of executions.
     #[must_use]
-    pub fn line_execution(&self, line: &dyn Fn(InstructionIx) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
+    pub fn line_execution(
+        &self,
+        line: &dyn Fn(InstructionIx) -> bool,
+        instance: Option<u64>,
+    ) -> (Vec<u64>, u64) {
         // A new execution begins with the instruction that began the first one.
         let mut anchor = None;
         let mut executions: Vec<(ThreadIx, Vec<u64>)> = Vec::new();

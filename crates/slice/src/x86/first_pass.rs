@@ -102,7 +102,8 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                 if let Some(from) = self.jumped.take() {
                     self.recording.jumps.entry(from).or_default().insert(head.pc());
                 }
-                let block = self.recording.insns.block_for(head, self.code, &mut self.factory).ok_or(damaged)?;
+                let block =
+                    self.recording.insns.block_for(head, self.code, &mut self.factory).ok_or(damaged)?;
                 let (next, steps, _) = self.recording.extent(words, block);
                 if next > words.len() as u64 {
                     return Ok(false);

@@ -260,9 +260,7 @@ impl<'a> Recording<'a> {
                     scratch.touched.writes.push(ByteSpan::new(cell, 8));
                 }
             },
-            RecordKind::Entry(entry) => {
-                self.enter(&self.entries[entry as usize], &mut step, scratch)
-            }
+            RecordKind::Entry(entry) => self.enter(&self.entries[entry as usize], &mut step, scratch),
         }
         let Scratch { touched, parts } = scratch;
         if matches!(record.kind, RecordKind::Exit(exit) if matches!(self.exits[exit as usize], ExitRecord::Call(_)))
@@ -319,7 +317,8 @@ impl History for Recording<'_> {
                 return;
             }
             for record in &records {
-                (0..record.steps).for_each(|nth| self.visit_step(record, nth, &window, &mut scratch, &mut *visit));
+                (0..record.steps)
+                    .for_each(|nth| self.visit_step(record, nth, &window, &mut scratch, &mut *visit));
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
-use unsnarl_slice::{ByteSpan, Control, Flow, History, InstructionIx, Slice, InstructionStep};
+use unsnarl_slice::{ByteSpan, Control, Flow, History, InstructionIx, InstructionStep, Slice};
 
 /// A step of a toy history.
 #[derive(Clone, Debug)]
@@ -67,7 +67,8 @@ impl Toy {
 
     fn visit<R>(&self, number: usize, visit: impl FnOnce(&InstructionStep<'_>) -> R) -> R {
         let toy = &self.steps[number];
-        let mut step = InstructionStep::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.instruction));
+        let mut step =
+            InstructionStep::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.instruction));
         step.reads = &toy.reads;
         step.writes = &toy.writes;
         step.flow = toy.flow;

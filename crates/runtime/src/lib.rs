@@ -1,19 +1,19 @@
 //! The library inside the target program: it controls every pthread and logs every visible operation.
 //!
 //! It is preloaded and replaces the pthread functions and related ones. It runs the program's threads one at
-//! a time, asks the plan's [`Picker`](unsnarl_sched::Picker) before each visible operation which thread goes
-//! next, and logs each event into the memory it shares with the controller. Without that memory it is
-//! passive: every hook calls the real function.
+//! a time. Before each visible operation, the plan's [`Picker`](unsnarl_sched::Picker) says which thread goes
+//! next. Each event is written to the memory that is shared with the controller. Without that memory the
+//! library is passive: every hook calls the real function.
 //!
 //! # Safety, for the whole crate
 //!
 //! One thread runs at a time: the current fiber on the only kernel thread, the *carrier*, or the kernel
 //! thread that holds the token (see [`context`]). Only that thread reaches the [`Runtime`](state::Runtime):
 //! every hook first checks that the caller's thread pointer is the current thread's. There is therefore no
-//! concurrency in this crate, and a `&mut Runtime` obtained in a hook is the only one in use, as long as it
-//! is not kept across a context switch; [`turn`] is written so that it is not. Pointers that hooks receive
-//! belong to the program: they are as valid as the replaced C interface demands. A program that violates that
-//! contract crashes here as it would in the C library.
+//! concurrency in this crate: a `&mut Runtime` obtained in a hook is the only one in use until the next context
+//! switch, and [`turn`] keeps none across it. Pointers that hooks receive belong to the program: they are as
+//! valid as the replaced C interface demands. A program that violates that contract crashes here as it would
+//! in the C library.
 
 #![no_std]
 
@@ -43,6 +43,7 @@ mod hooks;
 mod init;
 mod input;
 mod libc_randomness;
+mod loaded;
 mod log;
 mod maps;
 mod modules;

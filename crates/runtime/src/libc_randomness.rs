@@ -1,8 +1,8 @@
 //! Makes the random numbers that the loader and the C library drew before the runtime started the same in
 //! every run. Programs do not use them, but they leave traces in memory, which instrumented programs see.
 
-use crate::{entropy::Entropy, log::c_bytes, real::real};
-use core::{arch::asm, ffi::c_void, ops::Range};
+use crate::{entropy::Entropy, loaded, real::real};
+use core::{arch::asm, ffi::c_void};
 
 real! {
     fn __libc_malloc(size: usize) -> *mut c_void;
@@ -56,7 +56,7 @@ fn malloc_key() -> Option<&'static mut u64> {
         __libc_malloc(SMALL);
         mark
     };
-    let mut places = data_of_libc().step_by(align_of::<u64>()).filter(|&place| {
+    let mut places = loaded::words_of(b"/libc.so.6", libc::PT_LOAD, libc::PF_W).filter(|&place| {
         // SAFETY: within the library's writable data.
         mark != 0 && unsafe { (place as *const u64).read_volatile() } == mark
     });
@@ -65,28 +65,4 @@ fn malloc_key() -> Option<&'static mut u64> {
         (Some(place), None) => Some(unsafe { &mut *(place as *mut u64) }),
         _ => None,
     }
-}
-
-/// Returns the C library's writable data.
-fn data_of_libc() -> Range<usize> {
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
-        // SAFETY: the loader's description of a module, and the range passed below.
-        let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
-        if !c_bytes(info.dlpi_name).ends_with(b"/libc.so.6") {
-            return 0;
-        }
-        for at in 0..info.dlpi_phnum.into() {
-            // SAFETY: the loader states the number of program headers.
-            let header = unsafe { &*info.dlpi_phdr.add(at) };
-            if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
-                let start = (info.dlpi_addr + header.p_vaddr) as usize;
-                *found = start.next_multiple_of(8)..(start + header.p_memsz as usize) & !7;
-            }
-        }
-        1
-    }
-    let mut found = 0..0;
-    // SAFETY: the callback receives the walk passed here.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-    found
 }

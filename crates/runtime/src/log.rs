@@ -245,13 +245,13 @@ impl Log {
         })
     }
 
-    /// The paths of the modules whose instructions are traced.
-    pub(crate) fn traced_modules(&self) -> impl Iterator<Item = &[u8]> + '_ {
+    /// Returns whether the instructions of the module with this path are traced.
+    pub(crate) fn is_traced(&self, path: &[u8]) -> bool {
         let h = self.header();
-        (0..h.plan.traced as usize).map(move |at| {
+        (0..h.plan.traced as usize).any(|at| {
             // SAFETY: the controller wrote so many.
             let module: &RawModule = unsafe { &*self.entry(h.regions.traced, at) };
-            until_zero(&module.path)
+            until_zero(&module.path) == path
         })
     }
 

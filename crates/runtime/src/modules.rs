@@ -1,11 +1,7 @@
 //! The program's modules: where they are loaded, and which of them are system internals.
 
-use crate::{
-    heap,
-    log::{Log, c_bytes},
-};
+use crate::{heap, loaded, log::Log};
 use alloc::vec::Vec;
-use core::ffi::c_void;
 use unsnarl_model::Site;
 
 #[derive(Debug, Default)]
@@ -90,9 +86,13 @@ impl Modules {
 
     /// Finds new modules and reports them to the controller.
     pub(crate) fn refresh(&mut self, log: &Log) {
-        let mut walk = Walk { modules: self, log };
-        // SAFETY: the callback receives the walk passed here.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
+        loaded::for_each(|module| {
+            let loads = || module.segments(libc::PT_LOAD).map(|(range, _)| range);
+            let (start, end) = (loads().map(|range| range.start).min(), loads().map(|range| range.end).max());
+            if let (Some(start), Some(end)) = (start, end) {
+                self.add(log, module.base(), start, end, module.path());
+            }
+        });
     }
 
     fn add(&mut self, log: &Log, base: u64, start: u64, end: u64, path: &[u8]) {
@@ -116,29 +116,4 @@ impl Modules {
             }
         }
     }
-}
-
-struct Walk<'a> {
-    modules: &'a mut Modules,
-    log: &'a Log,
-}
-
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
-    // SAFETY: the loader's description of a module, and the walk passed to `dl_iterate_phdr`.
-    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
-    let headers = if info.dlpi_phnum == 0 {
-        &[]
-    } else {
-        // SAFETY: the loader states the number of program headers.
-        unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
-    };
-    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
-    if let (Some(start), Some(end)) =
-        (loads().map(|h| h.p_vaddr).min(), loads().map(|h| h.p_vaddr + h.p_memsz).max())
-    {
-        let base = info.dlpi_addr;
-        let path = c_bytes(info.dlpi_name);
-        walk.modules.add(walk.log, base, base + start, base + end, path);
-    }
-    0
 }

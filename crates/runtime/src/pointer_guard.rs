@@ -10,13 +10,13 @@
 //! does so by chance only if some forty bits match.
 
 use crate::{
-    log::c_bytes,
+    loaded,
     maps::{self, Mapping},
     real::Real,
     sys,
 };
 use alloc::vec::Vec;
-use core::{arch::asm, ffi::c_void, ops::Range};
+use core::{arch::asm, ops::Range};
 
 /// An arbitrary number that is not a valid address.
 const GUARD: u64 = 0x6c62_272e_07bb_0142;
@@ -94,26 +94,8 @@ fn resident_pages(mapping: &Mapping) -> impl Iterator<Item = Range<usize>> + use
 
 /// Returns the loader's copy, if there is exactly one such word.
 fn copy_of_loader(guard: u64) -> Option<*mut u64> {
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
-        // SAFETY: the loader's description of a module, and the range passed below.
-        let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
-        if !c_bytes(info.dlpi_name).ends_with(b"/ld-linux-x86-64.so.2") {
-            return 0;
-        }
-        for at in 0..info.dlpi_phnum.into() {
-            // SAFETY: the loader states the number of program headers.
-            let header = unsafe { &*info.dlpi_phdr.add(at) };
-            if header.p_type == libc::PT_GNU_RELRO {
-                let start = (info.dlpi_addr + header.p_vaddr) as usize;
-                *found = start.next_multiple_of(8)..(start + header.p_memsz as usize) & !7;
-            }
-        }
-        1
-    }
-    let mut found: Range<usize> = 0..0;
-    // SAFETY: the callback receives the walk passed here.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-    let mut places = found.step_by(size_of::<u64>()).map(|place| place as *mut u64).filter(|place| {
+    let words = loaded::words_of(b"/ld-linux-x86-64.so.2", libc::PT_GNU_RELRO, 0);
+    let mut places = words.map(|place| place as *mut u64).filter(|place| {
         // SAFETY: within the loader's constants.
         unsafe { place.read_volatile() == guard }
     });

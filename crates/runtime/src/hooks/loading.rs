@@ -7,7 +7,7 @@
 //! All functions are bound when a library is loaded (`LD_BIND_NOW`). A library with a function that nothing defines cannot
 //! be opened then, although it can natively, with `RTLD_LAZY`. The run is then made again with lazy binding.
 
-use crate::{end, log::c_bytes, real::Real, state::Runtime};
+use crate::{end, loaded, log::c_bytes, real::Real, state::Runtime};
 use core::{
     arch::naked_asm,
     ffi::{c_char, c_int, c_void},
@@ -144,29 +144,6 @@ fn return_near(caller: usize) -> Option<usize> {
 
 /// Returns the end of the executable segment that contains this address.
 fn code_end(address: usize) -> Option<usize> {
-    struct Search {
-        address: usize,
-        end: Option<usize>,
-    }
-    unsafe extern "C" fn find_segment(module: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
-        // SAFETY: the loader describes a module, and passes the pointer that it was given.
-        let (module, search) = unsafe { (&*module, &mut *search.cast::<Search>()) };
-        // SAFETY: the module's program headers.
-        let headers = unsafe { core::slice::from_raw_parts(module.dlpi_phdr, module.dlpi_phnum.into()) };
-        let segments = headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
-        for segment in segments {
-            let start = (module.dlpi_addr + segment.p_vaddr) as usize;
-            let end = start + segment.p_memsz as usize;
-            if (start..end).contains(&search.address) {
-                search.end = Some(end);
-            }
-        }
-        search.end.is_some().into()
-    }
-    let mut search = Search { address, end: None };
-    // SAFETY: `find_segment` has the type that is asked for, and `search` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(find_segment), (&raw mut search).cast()) };
-    search.end
+    loaded::find(|module| module.code().find(|code| code.contains(&(address as u64))))
+        .map(|code| code.end as usize)
 }

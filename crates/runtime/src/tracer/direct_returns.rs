@@ -4,9 +4,11 @@
 //! fault. Functions that neither unwind nor call back nor wait nor inspect their caller may get a return
 //! address in translated code.
 
-use crate::log::{Log, c_bytes};
+use crate::{
+    loaded,
+    log::{Log, c_bytes},
+};
 use alloc::vec::Vec;
-use core::ffi::c_void;
 
 /// The names of these functions. None of them is hooked.
 const NAMES: &[&[u8]] = &[
@@ -109,16 +111,17 @@ const NAMES: &[&[u8]] = &[
 
 /// Returns the addresses of the words through which traced modules call these functions.
 pub(super) fn slots(log: &Log) -> Vec<u64> {
-    let mut walk = Walk { log, slots: Vec::new() };
-    // SAFETY: the callback receives the walk passed here.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
-    walk.slots.sort_unstable();
-    walk.slots
-}
-
-struct Walk<'a> {
-    log: &'a Log,
-    slots: Vec<u64>,
+    let mut slots = Vec::new();
+    loaded::for_each(|module| {
+        if log.is_traced(module.path()) {
+            for (section, _) in module.segments(libc::PT_DYNAMIC) {
+                // SAFETY: the module's dynamic section, which ends with a zero.
+                unsafe { read(section.start as *const [u64; 2], module.base(), &mut slots) };
+            }
+        }
+    });
+    slots.sort_unstable();
+    slots
 }
 
 #[repr(C)]
@@ -126,24 +129,6 @@ struct Relocation {
     offset: u64,
     info: u64,
     addend: i64,
-}
-
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
-    // SAFETY: the loader's description of a module, and the walk passed to `dl_iterate_phdr`.
-    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
-    let path = c_bytes(info.dlpi_name);
-    if info.dlpi_phnum == 0 || !walk.log.traced_modules().any(|traced| traced == path) {
-        return 0;
-    }
-    // SAFETY: the loader states the number of program headers.
-    let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
-    for header in headers.iter().filter(|header| header.p_type == libc::PT_DYNAMIC) {
-        // SAFETY: the module's dynamic section, which ends with a zero.
-        unsafe {
-            read((info.dlpi_addr + header.p_vaddr) as *const [u64; 2], info.dlpi_addr, &mut walk.slots)
-        };
-    }
-    0
 }
 
 unsafe fn read(mut entry: *const [u64; 2], base: u64, slots: &mut Vec<u64>) {

@@ -7,7 +7,8 @@ use super::{
     key::{self, Destructor},
     mutex::controlled as mutex,
     once,
-    thread::{WaitLimit, create, detach, join, yield_processor},
+    thread::{create, detach, join, yield_processor},
+    wait_limit::WaitLimit,
 };
 use crate::thread::{StartRoutine, ThreadRequest};
 use core::ffi::c_void;
@@ -40,7 +41,7 @@ hooks! {
     }
 
     fn thrd_join(handle: usize, result: *mut i32) -> i32, |runtime, pc| {
-        let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
+        let (error, value, cancelled) = join(runtime, handle, WaitLimit::FOREVER, pc);
         if cancelled { exit_cancelled() }
         if error == 0 && !result.is_null() { *result = value as usize as i32 }
         c11_result(error)

@@ -174,3 +174,4 @@ mod time;
 mod timer;
 mod unwind;
 mod usage;
+mod wait_limit;

@@ -1,7 +1,10 @@
 //! `poll`, `select`, `epoll_wait` and their variants. Their timeouts are in virtual time; the kernel is
 //! polled without waiting.
 
-use super::io::{Answer, Cancelled, finish};
+use super::{
+    io::{Answer, Cancelled, finish},
+    wait_limit::WaitLimit,
+};
 use crate::{
     clock::duration,
     descriptors::{Descriptor, Peer},
@@ -19,34 +22,6 @@ type FdSet = libc::fd_set;
 type Time = libc::timespec;
 type Mask = libc::sigset_t;
 type EpollEvent = libc::epoll_event;
-
-/// The time limit of a wait.
-#[derive(Clone, Copy)]
-enum WaitLimit {
-    None,
-    Until(u64),
-}
-
-impl WaitLimit {
-    fn of_millis(runtime: &Runtime, millis: i32) -> Self {
-        match u64::try_from(millis) {
-            Ok(0) => Self::None,
-            Ok(millis) => Self::Until(runtime.state.clock.after(millis * 1_000_000)),
-            Err(_) => Self::Until(u64::MAX),
-        }
-    }
-
-    /// Converts a duration; returns an error if it is invalid.
-    unsafe fn of_time(runtime: &Runtime, time: *const Time) -> Result<Self, isize> {
-        // SAFETY: the program's time.
-        let Some(time) = (unsafe { time.as_ref() }) else { return Ok(Self::Until(u64::MAX)) };
-        match duration(time) {
-            Some(0) => Ok(Self::None),
-            Some(span) => Ok(Self::Until(runtime.state.clock.after(span))),
-            None => Err(-libc::EINVAL as isize),
-        }
-    }
-}
 
 /// Waits for the descriptors in the thread's list, then polls the kernel.
 unsafe fn wait(

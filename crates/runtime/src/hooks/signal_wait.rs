@@ -1,8 +1,7 @@
 //! Waits for signals: `sigwait` and its variants, `pause` and `sigsuspend`.
 
-use super::cancel::exit_cancelled;
+use super::{cancel::exit_cancelled, wait_limit::WaitLimit};
 use crate::{
-    clock::duration,
     gate::Gate,
     signals::{Info, SentSignal, SignalSet, only},
     state::Runtime,
@@ -15,15 +14,9 @@ use unsnarl_model::{Flags, Op};
 type Mask = libc::sigset_t;
 type Time = libc::timespec;
 
-/// The time limit of a wait.
-enum WaitLimit {
-    None,
-    Until(u64),
-}
-
 /// Waits for and takes one of these signals; returns an error number otherwise.
 #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
-extern "C-unwind" fn take(
+extern "C-unwind" fn await_signal(
     runtime: &mut Runtime,
     set: SignalSet,
     wait_limit: WaitLimit,
@@ -97,7 +90,7 @@ hooks! {
         let set = *set.cast::<SignalSet>();
         loop {
             // Handlers of other signals do not end the wait.
-            match take(runtime, set, WaitLimit::Until(u64::MAX), pc) {
+            match await_signal(runtime, set, WaitLimit::FOREVER, pc) {
                 Ok(sent) => {
                     *place = sent.signal;
                     return 0;
@@ -110,18 +103,15 @@ hooks! {
 
     fn sigwaitinfo(set: *const Mask, place: *mut Info) -> i32, |runtime, pc| {
         let set = *set.cast::<SignalSet>();
-        return_signal(take(runtime, set, WaitLimit::Until(u64::MAX), pc), place)
+        return_signal(await_signal(runtime, set, WaitLimit::FOREVER, pc), place)
     }
 
     fn sigtimedwait(set: *const Mask, place: *mut Info, time: *const Time) -> i32, |runtime, pc| {
         let set = *set.cast::<SignalSet>();
-        let wait_limit = match time.as_ref().map(duration) {
-            None => WaitLimit::Until(u64::MAX),
-            Some(Some(0)) => WaitLimit::None,
-            Some(Some(span)) => WaitLimit::Until(runtime.state.clock.after(span)),
-            Some(None) => return return_signal(Err(libc::EINVAL), place),
+        let Ok(wait_limit) = WaitLimit::of_time(runtime, time) else {
+            return return_signal(Err(libc::EINVAL), place);
         };
-        return_signal(take(runtime, set, wait_limit, pc), place)
+        return_signal(await_signal(runtime, set, wait_limit, pc), place)
     }
 
     fn pause() -> i32, |runtime, pc| {

@@ -1,6 +1,6 @@
 //! Threads: create, join, detach, exit, names, ids.
 
-use super::cancel::exit_cancelled;
+use super::{cancel::exit_cancelled, wait_limit::WaitLimit};
 use crate::{
     clock::NEVER,
     context::ThreadBackend,
@@ -59,14 +59,6 @@ fn retry_create(runtime: &mut Runtime, request: &ThreadRequest) -> Result<Box<Th
 
 /// Attempts to create a thread although the kernel refused one.
 const ATTEMPTS: usize = 8;
-
-/// The time limit of a join.
-pub(super) enum WaitLimit {
-    /// Does not wait.
-    None,
-    /// Waits until this time; `u64::MAX` for ever.
-    Until(u64),
-}
 
 /// Joins a thread; returns the error number, the thread's result and whether the caller was cancelled.
 pub(super) fn join(
@@ -187,7 +179,7 @@ hooks! {
     }
 
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
-        let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
+        let (error, value, cancelled) = join(runtime, handle, WaitLimit::FOREVER, pc);
         if cancelled { exit_cancelled() }
         if error == 0 { store_result(result, value) }
         error

@@ -14,6 +14,7 @@
 use crate::{
     handlers,
     hooks::{futex, stdio},
+    stack::{pop_callee_saved, push_callee_saved},
     state::{Runtime, State},
     sys,
 };
@@ -255,12 +256,7 @@ static CHILD: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(naked)]
 unsafe extern "C" fn clone_onto_stack(registers: *const i64) -> isize {
     naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
+        push_callee_saved!(),
         "mov rcx, [rdi + 8 * 16]",
         "mov [rip + {child}], rcx",
         "mov r8, [rdi]",
@@ -279,12 +275,7 @@ unsafe extern "C" fn clone_onto_stack(registers: *const i64) -> isize {
         "syscall",
         "test rax, rax",
         "jz 2f",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
+        pop_callee_saved!(),
         "ret",
         "2:",
         "jmp [rip + {child}]",

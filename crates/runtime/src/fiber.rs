@@ -6,11 +6,24 @@
 //! end the context gets a kernel thread once more ([`resume_as_thread`]), so that glibc's epilogue frees what
 //! glibc allocated.
 
-use crate::{context::Context, sys};
+use crate::{context::Context, stack::pop_callee_saved, sys};
 use core::{
     arch::naked_asm,
     sync::atomic::{AtomicBool, Ordering},
 };
+
+/// The instructions that save on the stack what [`switch`] restores from it.
+macro_rules! push_context {
+    () => {
+        concat!(
+            $crate::stack::push_callee_saved!(),
+            "push 0\n", // room for the control words
+            "stmxcsr [rsp]\n",
+            "fnstcw [rsp + 4]\n",
+        )
+    };
+}
+pub(crate) use push_context;
 
 /// False if the kernel reports the exit of every thread to its descriptor, because a sandbox forbids to change that.
 static REDIRECTS_EXITS: AtomicBool = AtomicBool::new(true);
@@ -31,15 +44,7 @@ pub(crate) fn redirects_exits() -> bool {
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn park(context: *mut Context) {
     naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "push 0", // room for the control words
-        "stmxcsr [rsp]",
-        "fnstcw [rsp + 4]",
+        push_context!(),
         "rdfsbase rax",
         "mov [rdi + 8], rax",
         "mov [rdi], rsp",
@@ -57,15 +62,7 @@ pub(crate) unsafe extern "C" fn park(context: *mut Context) {
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: *const Context) {
     naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "push 0", // room for the control words
-        "stmxcsr [rsp]",
-        "fnstcw [rsp + 4]",
+        push_context!(),
         // Read with the sizes of the stores: one load over both would stall.
         "mov edx, [rsp]",
         "movzx ecx, word ptr [rsp + 4]",
@@ -80,12 +77,7 @@ pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: *const Context) {
         "jne 3f",
         "2:",
         "add rsp, 8",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
+        pop_callee_saved!(),
         "ret",
         "3:",
         "ldmxcsr [rsp]",
@@ -115,12 +107,7 @@ pub(crate) unsafe extern "C" fn resume_as_thread(context: *const Context, tid: *
         "ldmxcsr [rsp]",
         "fldcw [rsp + 4]",
         "add rsp, 8",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
+        pop_callee_saved!(),
         "ret",
     )
 }

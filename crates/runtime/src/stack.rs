@@ -47,7 +47,21 @@ macro_rules! clear_caller_saved {
         )
     };
 }
-pub(crate) use clear_caller_saved;
+
+/// The instructions that save the callee-saved registers on the stack.
+macro_rules! push_callee_saved {
+    () => {
+        "push rbp\npush rbx\npush r12\npush r13\npush r14\npush r15\n"
+    };
+}
+
+/// The instructions that undo [`push_callee_saved`].
+macro_rules! pop_callee_saved {
+    () => {
+        "pop r15\npop r14\npop r13\npop r12\npop rbx\npop rbp\n"
+    };
+}
+pub(crate) use {clear_caller_saved, pop_callee_saved, push_callee_saved};
 
 const SIZE: usize = 256 << 10;
 /// An unmapped guard page, so that an overflow crashes.

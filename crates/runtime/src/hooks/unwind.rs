@@ -1,7 +1,12 @@
 //! Rust panics, observed when they begin to unwind. The panic's stack is gone by the time the program ends,
 //! so it is copied here.
 
-use crate::{real::Real, state::Runtime, tracer};
+use crate::{
+    real::Real,
+    stack::{pop_callee_saved, push_callee_saved},
+    state::Runtime,
+    tracer,
+};
 use core::{arch::naked_asm, ffi::c_void, sync::atomic::Ordering};
 
 /// The exception classes of Rust; older toolchains wrote the bytes in reverse order.
@@ -12,22 +17,12 @@ const RUST: [u64; 2] = [u64::from_le_bytes(*b"MOZ\0RUST"), u64::from_be_bytes(*b
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn _Unwind_RaiseException() {
     naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
+        push_callee_saved!(),
         "push rdi",
         "mov rsi, rsp",
         "call {}",
         "pop rdi",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
+        pop_callee_saved!(),
         "jmp rax",
         sym record_panic
     )

@@ -14,7 +14,14 @@ mod layout;
 mod memory;
 pub(crate) mod thread_start;
 
-use crate::{dispatch, real::Real, redirect::CodeWriter, state::Runtime, sys};
+use crate::{
+    dispatch,
+    real::Real,
+    redirect::CodeWriter,
+    stack::{pop_callee_saved, push_callee_saved},
+    state::Runtime,
+    sys,
+};
 use core::{
     arch::{
         naked_asm,
@@ -129,12 +136,7 @@ fn install_redirects() -> bool {
 #[unsafe(naked)]
 unsafe extern "C" fn checkpoint() {
     naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
+        push_callee_saved!(),
         "movabs rdi, {place}",
         "mov eax, {registers}",
         "xor edx, edx",
@@ -179,12 +181,7 @@ unsafe extern "C" fn resume() {
         "mov rax, [rdi + {thread_pointer}]",
         "wrfsbase rax",
         "mov rsp, [rdi + {stack_pointer}]",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
+        pop_callee_saved!(),
         "ret",
         place = const STATE_ADDRESS,
         registers = const REGISTERS,
@@ -212,7 +209,8 @@ unsafe extern "C" fn rewind(status: i32) {
     set_mask(&all_signals);
     // SAFETY: the controller's memory, mapped for the process's lifetime.
     let header = unsafe { &*state.header };
-    let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::is_enabled()) else {
+    let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::is_enabled())
+    else {
         sys::exit(status)
     };
     if !state.memory.is_saved() {

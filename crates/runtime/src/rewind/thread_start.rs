@@ -1,12 +1,16 @@
 //! Threads without a kernel thread: a fiber needs none, not even to start.
 //!
 //! The C library's `clone` is redirected here. A thread that the runtime creates as a fiber begins at once on
-//! the carrier, with the stack and the thread-local storage that the C library gave it, and runs until it
-//! parks; then its creator continues. That saves the kernel's work for a thread that would end some
-//! instructions later. The C library's registrations of the new thread with the kernel affect the carrier and
-//! are undone.
+//! the carrier, on the stack and with the thread-local storage that the C library gave it. When it parks, its
+//! creator continues. That saves the kernel's work for a thread that would end some instructions later. The C
+//! library's registrations of the new thread with the kernel affect the carrier and are undone.
 
-use crate::{context::Context, fiber, real::Real, stack, sys};
+use crate::{
+    context::Context,
+    fiber::{self, push_context},
+    real::Real,
+    stack, sys,
+};
 use core::{
     arch::naked_asm,
     cell::UnsafeCell,
@@ -67,7 +71,10 @@ pub(crate) fn finish() {
     if CREATOR_THREAD.swap(0, Ordering::Relaxed) != 0 {
         // SAFETY: the carrier's list, as the C library registered it.
         unsafe {
-            sys::call(libc::SYS_set_robust_list, [ROBUST_LIST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0])
+            sys::call(
+                libc::SYS_set_robust_list,
+                [ROBUST_LIST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0],
+            )
         };
     }
 }
@@ -187,15 +194,7 @@ unsafe extern "C" fn failed(error: isize) -> i32 {
 unsafe extern "C" fn begin_thread() {
     naked_asm!(
         ".cfi_startproc",
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "push 0",
-        "stmxcsr [rsp]",
-        "fnstcw [rsp + 4]",
+        push_context!(),
         "rdfsbase rax",
         "mov [rdi + 8], rax",
         "mov [rdi], rsp",

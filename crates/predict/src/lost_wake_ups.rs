@@ -2,9 +2,9 @@
 //! nobody, and the thread would wait for ever.
 //!
 //! The paper's model cannot show this, because there a signal is kept until a thread waits. Here the
-//! candidates are the pairs of a wait and the signal that ended it, unless the waiting thread reads something
-//! under its mutex that the other one changes before it signals: then the thread would see the change and not
-//! wait. Whether the thread waits nevertheless, and whether no other thread signals, only a run can decide.
+//! candidates are the pairs of a wait and the signal that ended it. A pair is no candidate if the waiting
+//! thread reads something under its mutex that the other one changes before it signals: then the thread would
+//! see the change and not wait. Whether it waits nevertheless, or another thread signals, only a run can show.
 
 use crate::{
     deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread},

@@ -34,8 +34,8 @@ pub enum Edges {
     Possible,
 }
 
-/// The happens-before relation of a run so far, and the same without the edges from the release of a lock to
-/// its next acquisition, because the order of critical sections is arbitrary.
+/// The happens-before relation of a run so far. It is also kept without the edges from the release of a lock
+/// to its next acquisition: the order of critical sections is arbitrary.
 #[derive(Debug, Default)]
 pub struct HappensBefore {
     edges: Edges,

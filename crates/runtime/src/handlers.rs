@@ -454,7 +454,7 @@ impl State {
         exchange_kernel_mask(own | kept);
     }
 
-    /// Ends that when the kernel keeps no such signal any more.
+    /// Stops blocking these signals when the kernel keeps none any more.
     pub(crate) fn unblock_kept(&mut self) {
         KEPT_IN_KERNEL.store(0, Ordering::Relaxed);
         let added_mask = self.me().context.added_mask();

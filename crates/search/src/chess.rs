@@ -6,9 +6,8 @@
 //! next bound if it is preempted. A state that was reached before, with no more preemptions, is not left in
 //! the same direction again (`state.rs`); waiting loops are left by fair scheduling (`fairness.rs`).
 //!
-//! "All schedules" refers to the schedule points of the plan. With points derived from races, the search
-//! restarts whenever a run shows a place that was no point before, so that in the end the claim holds for all
-//! of them.
+//! "All schedules" refers to the schedule points of the plan. If points are derived from races, a run may show
+//! a place that was no point before. The search then restarts, so its last claim holds for all of them.
 
 use crate::{
     CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,

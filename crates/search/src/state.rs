@@ -8,8 +8,8 @@
 //!
 //! The simplifier's `Fingerprints` represent states by the same graph, for another use: they are part of proofs
 //! on disk, compare orders of different runs, and are computed from the complete graph of one trace. This hash
-//! lives as long as one search. It is updated event by event, because a search reads each run once, and it
-//! knows threads by their indices and memory by address, which are the same in all runs of a search.
+//! lives as long as one search. It is updated event by event, because a search reads each run once. It knows
+//! threads by their indices and memory by address, which are the same in all runs of a search.
 
 use crate::block_map::BlockMap;
 use std::collections::HashMap;

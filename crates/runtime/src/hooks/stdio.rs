@@ -1,8 +1,8 @@
 //! `FILE` streams: their locks, and their reads and writes that can block.
 //!
 //! The C library takes the lock internally in every stream function, and reads and writes internally: no hook
-//! sees either. A program may hold the lock across several functions, so that other threads wait inside the
-//! library, or it may open a `FILE` on a pipe, a socket or a terminal. Both cases enable system call dispatch
+//! sees either. Other threads wait inside the library if a program holds the lock across several functions, or
+//! if its `FILE` is a pipe, a socket or a terminal. Both cases enable system call dispatch
 //! ([`crate::dispatch`]). From then on the library's system calls arrive at [`call`].
 
 use super::{

@@ -1,9 +1,9 @@
 //! The instruction trace: the executed instructions of the program and the addresses they used.
 //!
 //! Only the code of chosen modules is traced: the program's and those the user names. All other code runs
-//! unmodified. The traced code is made non-executable, so that entering it faults, be it by a call, a
-//! callback, the landing pad of an exception, a jump out of a signal handler or the start of a thread. The
-//! fault is where tracing begins ([`Tracer::log_entry`]); the tracing method detects when control leaves.
+//! unmodified. The traced code is not executable, so entering it faults. That holds for every way in: calls,
+//! callbacks, landing pads of exceptions, jumps out of signal handlers and the start of threads. The fault is
+//! where tracing begins ([`Tracer::log_entry`]); the tracing method detects when control leaves.
 //!
 //! There are two methods, which write the same words to the log (`unsnarl_wire::StepWord`): translated code
 //! ([`translator`]), and the processor's trap flag ([`stepper`]), which is slow and simple and serves as a
@@ -79,7 +79,8 @@ pub(crate) fn begin(state: &State) {
         TracingMethod::Stepping(Stepper::new(&text))
     } else {
         translator::set_gs(words.shared());
-        let Some(translator) = Translator::new(&text, words.shared(), direct_returns::slots(&state.log)) else {
+        let Some(translator) = Translator::new(&text, words.shared(), direct_returns::slots(&state.log))
+        else {
             end::refuse("there is no address space for translated code near the program's own")
         };
         TracingMethod::Translated(translator)

@@ -1,8 +1,7 @@
 //! Tracing by translated code.
 //!
-//! When control reaches traced code for the first time, the basic block (up to a conditional jump, a return
-//! or an indirect jump) is copied elsewhere, with inserted moves that write the trace; control continues
-//! there. Jumps within translated code lead directly to translated code once their target is translated;
+//! When control first reaches traced code, its basic block (up to a conditional jump, a return or an indirect
+//! jump) is copied elsewhere. Control continues in the copy, which contains moves that write the trace. Jumps within translated code lead directly to translated code once their target is translated;
 //! returns and indirect jumps look their target up. The original code stays in place but cannot be executed:
 //! entering it faults, which triggers translation and catches returns from libraries.
 //!
@@ -35,7 +34,11 @@ pub(super) struct Translator {
 
 impl Translator {
     /// Reserves memory for translations of this code; returns `None` if the system has none.
-    pub(super) fn new(text: &TracedText, words: *const TracerWords, direct_returns: Vec<u64>) -> Option<Self> {
+    pub(super) fn new(
+        text: &TracedText,
+        words: *const TracerWords,
+        direct_returns: Vec<u64>,
+    ) -> Option<Self> {
         let mut segments = Vec::new();
         // The tables lie below the shared memory, within GS's reach.
         let mut table_end = (words as u64 & !0xffff) - (16 << 20);
@@ -63,7 +66,12 @@ impl Translator {
             cache.emit_routines(text);
             segments.push(cache);
         }
-        Some(Self { segments, factory: InstructionInfoFactory::new(), encoder: Encoder::new(64), direct_returns })
+        Some(Self {
+            segments,
+            factory: InstructionInfoFactory::new(),
+            encoder: Encoder::new(64),
+            direct_returns,
+        })
     }
 
     /// Returns the translation of the code at this address, translating it if needed.

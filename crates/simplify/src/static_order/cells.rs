@@ -1,8 +1,7 @@
 //! The last accesses of a resource: the few accesses that represent all of them.
 //!
-//! Of all accesses to a resource, the next reader depends directly on the last write, and the next writer on
-//! the reads since then, of which the latest of each thread is enough. All other dependences follow from
-//! these. Hence a cell is small, and an access takes constant amortised time: each read is examined by one
+//! The next reader depends directly on the last write. The next writer depends directly on the reads since
+//! then, of which the latest of each thread is enough. All other dependences follow from these. Hence a cell is small, and an access takes constant amortised time: each read is examined by one
 //! write.
 
 /// A node of the dependence graph, which represents its accesses in cells.

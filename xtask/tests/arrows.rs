@@ -26,7 +26,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["unsnarl-model", "unsnarl-semantics", "unsnarl-wire", "unsnarl-race", "unsnarl-insn"],
     ),
     ("unsnarl-symbols", &["unsnarl-model"]),
-    ("unsnarl-report", &["unsnarl-model", "unsnarl-semantics", "unsnarl-symbols", "unsnarl-slice"]),
+    ("unsnarl-source", &[]),
+    (
+        "unsnarl-report",
+        &["unsnarl-model", "unsnarl-semantics", "unsnarl-source", "unsnarl-symbols", "unsnarl-slice"],
+    ),
     ("unsnarl-fix", ANALYSIS),
     ("unsnarl-pack", &["unsnarl-model", "unsnarl-trace", "unsnarl-symbols"]),
     (

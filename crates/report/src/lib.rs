@@ -10,6 +10,7 @@ mod counterfactuals;
 mod debugger;
 mod describe;
 mod divergence;
+mod expressions;
 mod facts;
 mod functions;
 mod graph;

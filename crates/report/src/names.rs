@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 use unsnarl_model::{Module, Site};
+use unsnarl_source::{Expression, Language, SourceFile, Subject};
 use unsnarl_symbols::{Frame, Symbols};
 
 /// Names of the code and data of one trace.
@@ -19,6 +20,11 @@ pub trait Names {
 
     /// Returns the C string at an address of a module's constant data.
     fn text(&mut self, addr: u64) -> Option<String>;
+
+    /// Returns the source expression at a place that an instruction of this site comes from.
+    fn expression(&mut self, _site: Site, _place: &Frame, _subject: Subject) -> Option<Expression> {
+        None
+    }
 
     /// Returns a line of a source file.
     fn source_line(&mut self, file: &str, line: u32) -> Option<String>;
@@ -39,12 +45,14 @@ pub struct ProgramNames<'a> {
     modules: &'a [Module],
     frames: HashMap<Site, Vec<Frame>>,
     sources: HashMap<String, Vec<String>>,
+    /// Sources that are as old as the build, parsed.
+    parsed: HashMap<String, Option<SourceFile>>,
 }
 
 impl<'a> ProgramNames<'a> {
     /// Creates the names for a trace with these modules.
     pub fn new(modules: &'a [Module], symbols: &'a mut Symbols) -> Self {
-        Self { symbols, modules, frames: HashMap::new(), sources: HashMap::new() }
+        Self { symbols, modules, frames: HashMap::new(), sources: HashMap::new(), parsed: HashMap::new() }
     }
 }
 
@@ -69,6 +77,16 @@ impl Names for ProgramNames<'_> {
         self.symbols.text(self.modules, addr)
     }
 
+    fn expression(&mut self, site: Site, place: &Frame, subject: Subject) -> Option<Expression> {
+        let (file, line, column) = (place.file.as_deref()?, place.line?, place.column?);
+        let module = self.modules.get(usize::from(site.module.0))?;
+        let parsed = self.parsed.entry(file.to_owned()).or_insert_with(|| {
+            let text = packed(&module.path, file).or_else(|| unchanged_since_build(file, &module.path))?;
+            SourceFile::parse(Language::of_file(file)?, String::from_utf8(text).ok()?)
+        });
+        parsed.as_ref()?.expression_at(line, column, subject)
+    }
+
     fn source_line(&mut self, file: &str, line: u32) -> Option<String> {
         let modules = self.modules;
         let lines = self.sources.entry(file.to_owned()).or_insert_with(|| {
@@ -78,6 +96,15 @@ impl Names for ProgramNames<'_> {
         });
         lines.get(usize::try_from(line).ok()?.checked_sub(1)?).cloned()
     }
+}
+
+/// Returns a source file, unless it was changed after the program was built: its columns would be others.
+fn unchanged_since_build(file: &str, program: &str) -> Option<Vec<u8>> {
+    let modified = |path: &str| fs::metadata(path).and_then(|file| file.modified()).ok();
+    if modified(file)? > modified(program)? {
+        return None;
+    }
+    fs::read(file).ok()
 }
 
 /// Returns a source file from the program's pack: the file at its path on this machine may be another.

@@ -1,67 +1,56 @@
 //! Names of the objects that threads act on.
 
-use crate::{Names, facts::HoldInterval};
+use crate::{Names, expressions::Expressions, facts::HoldInterval};
 use std::collections::HashMap;
-use unsnarl_model::{ObjectKind, Op, Trace, Warning};
+use unsnarl_model::{Event, ObjectKind, Op, Trace, Warning};
 use unsnarl_semantics::{Blocks, MemoryOp, ObjectIx, Objects, Operation, SchedulingOp};
 
-/// A name for each object of a trace: its global variable, or `lock#1` and `memory#3` in order of appearance. Unlike
-/// addresses, that order is the same in every replay.
+/// A name for each object of a trace: its global variable, or the expression by which the source reaches it, or `lock#1`
+/// and `memory#3` in order of appearance. Unlike addresses, that order is the same in every replay.
 #[derive(Debug)]
 pub struct ObjectNames {
     objects: Objects,
     by_object: Vec<String>,
     /// The names of memory by address, and by generation of the block that it was in: memory that is allocated
     /// again is another object.
-    memory: HashMap<(u64, u32), String>,
-    /// For each event its memory: the address and the generation.
-    accessed: Vec<Option<(u64, u32)>>,
+    memory: HashMap<MemoryPlace, String>,
+    /// For each event its memory.
+    accessed: Vec<Option<MemoryPlace>>,
     /// The blocks at the end of the run.
     blocks: Blocks,
     /// The names of the program's own schedule points, by their addresses.
     points: HashMap<u64, String>,
 }
 
+/// Memory: its address, and the generation of the block at that address.
+type MemoryPlace = (u64, u32);
+
 impl ObjectNames {
     /// Names the objects of a trace.
     pub fn of(trace: &Trace, names: &mut dyn Names) -> Self {
         let objects = Objects::of(&trace.events);
-        let by_object: Vec<String> = objects
-            .all
-            .iter()
-            .map(|o| names.variable(o.addr).unwrap_or_else(|| format!("{}#{}", o.kind.name(), o.nth)))
-            .collect();
-        let mut memory = HashMap::new();
-        let mut unnamed = 0;
+        let (accessed, blocks) = accessed_memory(&trace.events);
+        let mut named = Named::default();
+        let globals: Vec<Option<String>> = objects.all.iter().map(|object| names.variable(object.addr)).collect();
+        let mut memory: HashMap<MemoryPlace, String> = HashMap::new();
+        let mut expressions = Expressions::default();
+        for found in memory_of(trace, &accessed, &mut expressions, names) {
+            let name = found.global.map(|name| named.global(name));
+            let name = name.or_else(|| found.expression.map(|expression| named.unique(&expression)));
+            memory.insert(found.place, name.unwrap_or_else(|| named.numbered()));
+        }
         // A futex word is also accessed by atomic operations; both get the same name.
-        let futexes: HashMap<u64, &String> = (objects.all.iter().zip(&by_object))
-            .filter(|(object, _)| object.kind == ObjectKind::Futex)
-            .map(|(object, name)| (object.addr, name))
-            .collect();
-        let futex = |addr: u64| futexes.get(&addr).map(|&name| name.clone());
-        let (mut blocks, mut accessed) = (Blocks::default(), Vec::with_capacity(trace.events.len()));
-        for event in &trace.events {
-            let addr = match Operation::decode(event) {
-                Operation::Memory(MemoryOp::Access(access)) => access.range.first,
-                Operation::Memory(MemoryOp::Alloc(block)) => {
-                    blocks.renew(block);
-                    block.first
-                }
-                // Accesses after this are to the same block, although it is freed.
-                Operation::Memory(MemoryOp::Free(block)) => block.first,
-                _ => {
-                    accessed.push(None);
-                    continue;
-                }
+        let expressions = expressions_of_objects(trace, &objects, &globals, &mut expressions, names);
+        let mut by_object = Vec::with_capacity(objects.all.len());
+        for ((object, global), expression) in objects.all.iter().zip(globals).zip(expressions) {
+            let word = || {
+                let is_word = |place: &&MemoryPlace| place.0 == object.addr;
+                let first = memory.keys().filter(is_word).min()?;
+                (object.kind == ObjectKind::Futex).then(|| memory[first].clone())
             };
-            let place = (addr, blocks.generation(addr));
-            accessed.push(Some(place));
-            memory.entry(place).or_insert_with(|| {
-                names.variable(addr).or_else(|| futex(addr)).unwrap_or_else(|| {
-                    unnamed += 1;
-                    format!("memory#{unnamed}")
-                })
-            });
+            let name = global.map(|name| named.global(name)).or_else(word);
+            let name = name.or_else(|| expression.map(|expression| named.unique(&expression)));
+            by_object.push(name.unwrap_or_else(|| format!("{}#{}", object.kind.name(), object.nth)));
         }
         let points = trace.events.iter().filter_map(|event| match Operation::decode(event) {
             Operation::Scheduling(SchedulingOp::Point { name }) => Some((name, names.text(name)?)),
@@ -141,6 +130,112 @@ impl ObjectNames {
         let ix = self.objects.all.iter().rposition(fits)?;
         Some(self.by_object[ix].clone())
     }
+}
+
+/// The names given so far.
+#[derive(Default)]
+struct Named {
+    /// The number of objects with each name.
+    count: HashMap<String, u32>,
+    /// The number of accessed places without a name.
+    unnamed: u32,
+}
+
+impl Named {
+    fn global(&mut self, name: String) -> String {
+        *self.count.entry(name.clone()).or_default() = 1;
+        name
+    }
+
+    /// Returns the expression, with a number if it already names another object.
+    fn unique(&mut self, expression: &str) -> String {
+        let count = self.count.entry(expression.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 { expression.to_owned() } else { format!("{expression}#{count}") }
+    }
+
+    fn numbered(&mut self) -> String {
+        self.unnamed += 1;
+        format!("memory#{}", self.unnamed)
+    }
+}
+
+/// Returns the memory that each event accesses, and the blocks at the end of the run.
+fn accessed_memory(events: &[Event]) -> (Vec<Option<MemoryPlace>>, Blocks) {
+    let mut blocks = Blocks::default();
+    let mut accessed = Vec::with_capacity(events.len());
+    for event in events {
+        let addr = match Operation::decode(event) {
+            Operation::Memory(MemoryOp::Access(access)) => access.range.first,
+            Operation::Memory(MemoryOp::Alloc(block)) => {
+                blocks.renew(block);
+                block.first
+            }
+            // Accesses after this are to the same block, although it is freed.
+            Operation::Memory(MemoryOp::Free(block)) => block.first,
+            _ => {
+                accessed.push(None);
+                continue;
+            }
+        };
+        accessed.push(Some((addr, blocks.generation(addr))));
+    }
+    (accessed, blocks)
+}
+
+/// Memory that a run accessed, with what can name it.
+struct AccessedMemory {
+    place: MemoryPlace,
+    global: Option<String>,
+    expression: Option<String>,
+}
+
+/// Returns the accessed memory in the order of the first accesses.
+fn memory_of(
+    trace: &Trace,
+    accessed: &[Option<MemoryPlace>],
+    expressions: &mut Expressions,
+    names: &mut dyn Names,
+) -> Vec<AccessedMemory> {
+    let mut order: Vec<AccessedMemory> = Vec::new();
+    let mut known: HashMap<MemoryPlace, usize> = HashMap::new();
+    for (event, place) in trace.events.iter().zip(accessed) {
+        let Some(place) = *place else { continue };
+        let at = *known.entry(place).or_insert_with(|| {
+            order.push(AccessedMemory { place, global: names.variable(place.0), expression: None });
+            order.len() - 1
+        });
+        let memory = &mut order[at];
+        if memory.global.is_none() && memory.expression.is_none() {
+            memory.expression = expressions.certain(trace, event, names);
+        }
+    }
+    order
+}
+
+/// Returns for each object the expression by which the source reaches it, if there is one.
+fn expressions_of_objects(
+    trace: &Trace,
+    objects: &Objects,
+    globals: &[Option<String>],
+    expressions: &mut Expressions,
+    names: &mut dyn Names,
+) -> Vec<Option<String>> {
+    let mut found: Vec<Option<String>> = vec![None; objects.all.len()];
+    for (number, event) in trace.events.iter().enumerate() {
+        let Some(ObjectIx(ix)) = objects.at(number) else { continue };
+        let ix = ix as usize;
+        if found[ix].is_none() && globals[ix].is_none() && is_variable(objects.all[ix].kind) {
+            found[ix] = expressions.certain(trace, event, names);
+        }
+    }
+    found
+}
+
+/// Returns whether objects of this kind are variables of the program, which expressions name.
+const fn is_variable(kind: ObjectKind) -> bool {
+    use ObjectKind as K;
+    matches!(kind, K::Lock | K::RwLock | K::Cond | K::Semaphore | K::Barrier | K::Once)
 }
 
 /// Describes an event and its place, like "`lock m` at visit.c:6".

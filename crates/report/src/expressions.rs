@@ -1,0 +1,97 @@
+//! The source expression that an event acts on: `pool->active`, `ledger`.
+
+use crate::Names;
+use std::collections::HashMap;
+use unsnarl_model::{Event, Op, SiteIx, Trace};
+use unsnarl_semantics::{Access, MemoryOp, Operation};
+use unsnarl_source::{Expression, Subject};
+use unsnarl_symbols::Frame;
+
+/// Functions of the languages' libraries that act on their receiver itself: locks, condition variables and atomics. Any
+/// other library function may act on parts of its arguments.
+const DIRECT: [&str; 19] = [
+    "std::mutex::",
+    "std::recursive_mutex::",
+    "std::timed_mutex::",
+    "std::recursive_timed_mutex::",
+    "std::__mutex_base::",
+    "std::shared_mutex::",
+    "std::__shared_mutex_pthread::",
+    "std::lock_guard",
+    "std::unique_lock",
+    "std::shared_lock",
+    "std::condition_variable",
+    "std::__condvar::",
+    "std::atomic",
+    "std::__atomic_",
+    "__gthread_",
+    "core::sync::atomic::",
+    "std::sys::sync::",
+    "std::sync::poison::",
+    "std::sync::once_lock::",
+];
+
+/// Methods of locks, condition variables and atomics in Rust. Their callee may be several calls deep in the library, and
+/// all of it acts on the receiver.
+const METHODS: [&str; 18] = [
+    "lock", "try_lock", "read", "try_read", "write", "try_write", "wait", "wait_while", "wait_timeout", "notify_one",
+    "notify_all", "load", "store", "swap", "compare_exchange", "compare_exchange_weak", "get_or_init", "call_once",
+];
+
+/// The expressions at sites, each looked up once.
+#[derive(Default)]
+pub(crate) struct Expressions {
+    known: HashMap<(SiteIx, Op, u64), Option<String>>,
+}
+
+impl Expressions {
+    /// Returns the expression that an event acts on, if the source shows it and nothing else has the same place.
+    pub(crate) fn certain(&mut self, trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<String> {
+        let range = Operation::decode(event).bytes().map_or(0, |bytes| bytes.len);
+        let known = self.known.entry((event.site, event.op, range));
+        let look_up = || expression_of(trace, event, names).filter(|found| found.is_certain);
+        known.or_insert_with(|| look_up().map(|found| found.text)).clone()
+    }
+}
+
+/// Returns the expression that an event acts on, if the source shows it.
+fn expression_of(trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<Expression> {
+    let (own, site) = (trace.site(event), trace.user_site(event));
+    let frames = names.frames(site);
+    let user = frames.iter().position(|frame| !frame.system)?;
+    let place = &frames[user];
+    let was_called = own != site;
+    let library = if was_called { names.frames(own) } else { frames[..user].to_vec() };
+    if !library.iter().all(acts_on_receiver) {
+        return None;
+    }
+    let access = match Operation::decode(event) {
+        Operation::Memory(MemoryOp::Access(access)) => Some(access),
+        Operation::Memory(_) => return None,
+        _ => None,
+    };
+    let is_call = was_called || user > 0 || access.is_none_or(|access| access.is_atomic());
+    let by_call = if is_call { names.expression(site, place, Subject::Call) } else { None };
+    // Between a library function that was called and the user's code there may be others, which the trace does not have.
+    let by_call = by_call.filter(|found| !was_called || found.function.as_deref().is_some_and(is_sync_method));
+    by_call.or_else(|| {
+        // In the user's own code, an operator can be an atomic access, too.
+        let access = access.filter(|_| library.is_empty() && !was_called)?;
+        names.expression(site, place, subject_of(&access))
+    })
+}
+
+fn subject_of(access: &Access) -> Subject {
+    if access.writes { Subject::Write } else { Subject::Read(access.range.len) }
+}
+
+fn acts_on_receiver(frame: &Frame) -> bool {
+    frame.function.as_deref().is_some_and(|name| {
+        let name = name.trim_start_matches('<');
+        DIRECT.iter().any(|direct| name.starts_with(direct))
+    })
+}
+
+fn is_sync_method(name: &str) -> bool {
+    METHODS.contains(&name) || name.starts_with("fetch_")
+}

@@ -21,6 +21,20 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     }
 }
 
+/// Applies the criterion by which a recording counted as a failure. Of several races, the recorded one counts.
+pub(crate) fn judge_like(recorded: &Trace, trace: &mut Trace) {
+    match recorded.outcome.kind {
+        OutcomeKind::Misuse => judge(trace, &[FailOn::Misuse]),
+        OutcomeKind::Race => {
+            if let Some(race) = recorded.first_race() {
+                trace.prefer_race(&race);
+            }
+            judge(trace, &[FailOn::Race]);
+        }
+        _ => {}
+    }
+}
+
 type Failure = (OutcomeKind, ThreadIx, Site, String);
 
 /// Returns the first misuse of synchronisation.

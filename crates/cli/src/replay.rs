@@ -2,8 +2,8 @@
 
 use crate::{
     fix, gdb,
-    judge::judge,
-    options::{FailOn, ThreadArgs},
+    judge::judge_like,
+    options::ThreadArgs,
     output,
     output_difference::OutputDifference,
     traces,
@@ -33,6 +33,10 @@ pub(crate) struct Replay {
     /// reachable?
     #[arg(long, value_name = "PATH", conflicts_with = "relaxed")]
     program: Option<PathBuf>,
+    /// For CI: try the schedule on the program as it is now, or on --program, and succeed if the failure is fixed or
+    /// no longer reachable; 100 if it still fails, 103 if that cannot be told
+    #[arg(long, value_name = "VERDICT", value_parser = ["fixed"], conflicts_with_all = ["relaxed", "gdb", "vscode"])]
+    expect: Option<String>,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Replay in gdb, which stops at context switches; `help unsnarl` lists the commands
@@ -73,7 +77,8 @@ impl ReplayResult {
 impl Replay {
     pub(crate) fn run(self) -> Result<Verdict> {
         let recorded = traces::load(&self.trace)?;
-        if let Some(program) = &self.program {
+        let program_now = self.expect.as_ref().map(|_| PathBuf::from(&recorded.program.path));
+        if let Some(program) = self.program.as_ref().or(program_now.as_ref()) {
             return fix::check(&recorded, program, self.json);
         }
         if self.gdb {
@@ -191,15 +196,6 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let same_layout = recorded.has_layout_of(&trace);
     let output_difference = OutputDifference::of(recorded, &trace);
     Ok(ReplayResult { trace, reproduced, difference, same_layout, output_difference, divergence })
-}
-
-/// Applies the criterion by which the recording counted as a failure.
-pub(crate) fn judge_like(recorded: &Trace, trace: &mut Trace) {
-    match recorded.outcome.kind {
-        OutcomeKind::Misuse => judge(trace, &[FailOn::Misuse]),
-        OutcomeKind::Race => judge(trace, &[FailOn::Race]),
-        _ => {}
-    }
 }
 
 /// Returns whether the same threads execute the same operations at the same sites in the same order.

@@ -176,7 +176,7 @@ fn race_is_a_failure_only_with_fail_on() {
 #[test]
 fn user_checks_can_fail_a_run() {
     let place = Place::new("checks");
-    place.gcc("hello", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }");
+    place.gcc("hello", "#include <stdio.h>\nint main(void) { puts(\"hello\"); fputs(\"oops\\n\", stderr); }");
     let failed = |args: &[&str], message: &str| {
         let args = [&["explore", "--json"], args, &["--", "./hello"]].concat();
         let report = place.json(100, &args);
@@ -184,6 +184,7 @@ fn user_checks_can_fail_a_run() {
         assert!(report["outcome"]["message"].as_str().expect("a message").contains(message), "{report}");
     };
     failed(&["--fail-if-stdout", "^hel+o"], "standard output matches");
+    failed(&["--fail-if-stderr", "^o+ps$"], "standard error matches");
     failed(&["--check", "false"], "the check `false` failed");
     place.exits(100, &["replay"]);
     place

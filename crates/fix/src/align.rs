@@ -7,10 +7,26 @@ use unsnarl_model::{ThreadId, Trace};
 /// The maximum number of differing events, of both runs together, for which the best alignment is computed.
 const MAX_DIFFERING_EVENTS: usize = 20_000;
 
+/// Which of several equivalent events of a thread is chosen: the new build may execute an operation more often
+/// than the recording, or have more accesses that look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// The first ones.
+    First,
+    /// The last ones.
+    Last,
+}
+
 /// Returns, for each event of `old`, the equivalent event of `new`: a longest common subsequence of each
 /// thread's events. Threads are identified by how they were created.
 #[must_use]
-pub fn align(old: &Trace, old_labels: &[u64], new: &Trace, new_labels: &[u64]) -> Vec<Option<usize>> {
+pub fn align(
+    old: &Trace,
+    old_labels: &[u64],
+    new: &Trace,
+    new_labels: &[u64],
+    preference: Preference,
+) -> Vec<Option<usize>> {
     let mut matched = vec![None; old.events.len()];
     let new = by_thread(new);
     for (thread, numbers) in by_thread(old) {
@@ -18,7 +34,17 @@ pub fn align(old: &Trace, old_labels: &[u64], new: &Trace, new_labels: &[u64]) -
         let labels = |numbers: &[usize], labels: &[u64]| -> Vec<u64> {
             numbers.iter().map(|&number| labels[number]).collect()
         };
-        for (a, b) in common(&labels(&numbers, old_labels), &labels(others, new_labels)) {
+        let (mut a, mut b) = (labels(&numbers, old_labels), labels(others, new_labels));
+        let pairs = match preference {
+            Preference::First => common(&a, &b),
+            Preference::Last => {
+                a.reverse();
+                b.reverse();
+                let from_end = |(x, y): (usize, usize)| (a.len() - 1 - x, b.len() - 1 - y);
+                common(&a, &b).into_iter().map(from_end).collect()
+            }
+        };
+        for (a, b) in pairs {
             matched[numbers[a]] = Some(others[b]);
         }
     }

@@ -110,7 +110,7 @@ mod tests {
     ) -> Option<MissReason> {
         let stops = old.1.iter().map(|&event| (event, further)).collect();
         let ((old, old_labels), (new, new_labels)) = (trace(old.0, old.1), trace(new, &[]));
-        let matched = crate::align(&old, &old_labels, &new, &new_labels);
+        let matched = crate::align(&old, &old_labels, &new, &new_labels, crate::Preference::First);
         missed_preemption(&old, &new, &matched, &stops).map(|missed_preemption| missed_preemption.reason)
     }
 

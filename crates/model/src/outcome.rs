@@ -214,17 +214,6 @@ pub struct Warning {
     pub detail: String,
 }
 
-/// The properties by which two failures count as the same bug; thread numbers and addresses are not among
-/// them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Signature {
-    /// The kind, including the number for exits and signals.
-    pub kind: OutcomeKind,
-    /// The module's path and the offset in it.
-    pub place: Option<(String, u64)>,
-    pub message: String,
-}
-
 impl Outcome {
     /// Builds the outcome of an ordinary exit with this status.
     #[must_use]

@@ -1,8 +1,8 @@
 //! The record of one run.
 
 use crate::{
-    Action, Conflict, Event, Fidelity, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule, Signature, Site,
-    SiteIx, Stats, ThreadId, ThreadIx, Warning,
+    Action, Conflict, Event, Fidelity, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule, Site, SiteIx, Stats,
+    ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -152,35 +152,6 @@ impl Trace {
     #[must_use]
     pub fn action(&self, event: &Event) -> Action {
         Action { op: event.op, site: self.site(event) }
-    }
-
-    /// Returns the signature by which another failure is recognised as the same.
-    #[must_use]
-    pub fn signature(&self) -> Signature {
-        let Outcome { kind, message, .. } = &self.outcome;
-        let place_of = |site: Site| {
-            let path = self.modules.get(site.module.0 as usize).map(|m| m.path.clone());
-            (path.unwrap_or_default(), site.offset)
-        };
-        let place = self.outcome.site.map(place_of);
-        let (place, message) = match kind {
-            // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
-            OutcomeKind::Timeout => (None, message.split(", ").next().unwrap_or_default().into()),
-            // A race is the same in both orders of its accesses.
-            OutcomeKind::Race => match self.races.first() {
-                Some(race) => {
-                    let mut sides = race.sides.map(|side| (place_of(side.site), side.op.name()));
-                    sides.sort();
-                    let [first, (second, op)] = sides;
-                    (Some(first.0), alloc::format!("{}, {op} at {}+{:#x}", first.1, second.0, second.1))
-                }
-                None => (place, message.clone()),
-            },
-            // The message describes the address, which may differ at one place, or whether all threads wait.
-            OutcomeKind::Signal(_) | OutcomeKind::Deadlock => (place, String::new()),
-            _ => (place, message.clone()),
-        };
-        Signature { kind: *kind, place, message }
     }
 
     /// Returns this trace's whole schedule as a prefix to follow.

@@ -19,6 +19,18 @@ pub fn demangle(name: &str) -> String {
     name.to_owned()
 }
 
+/// Returns the part of a linkage name that another build of the same source has, too: without the hash that
+/// rustc appends, which depends on the directory.
+pub(crate) fn stable_name(name: &str) -> &str {
+    const HASH: usize = "17h0123456789abcdefE".len();
+    let Some((stem, hash)) = name.len().checked_sub(HASH).and_then(|at| name.split_at_checked(at)) else {
+        return name;
+    };
+    let digits = hash.strip_prefix("17h").and_then(|rest| rest.strip_suffix('E'));
+    let is_hash = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if is_hash { stem } else { name }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +42,12 @@ mod tests {
         assert_eq!(demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
         assert_eq!(demangle("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(demangle("_Znot a name"), "_Znot a name");
+    }
+
+    #[test]
+    fn hash_is_no_part_of_the_stable_name() {
+        assert_eq!(stable_name("_ZN4bank3pay17h0123456789abcdefE"), "_ZN4bank3pay");
+        assert_eq!(stable_name("_ZN4bank3pay17h0123456789abcdegE"), "_ZN4bank3pay17h0123456789abcdegE");
+        assert_eq!(stable_name("main"), "main");
     }
 }

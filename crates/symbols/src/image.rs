@@ -1,6 +1,9 @@
 //! The opened file of one module.
 
-use crate::{Frame, debug_file, demangle, names::SymbolTable, system};
+use crate::{
+    Frame, FunctionCode, debug_file, demangle, demangle::stable_name, function_code::Shape, names::SymbolTable,
+    system,
+};
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};
 use object::{Object, ObjectSection, ObjectSegment, SymbolKind};
@@ -116,9 +119,34 @@ impl Image {
         })
     }
 
+    /// Returns the function that covers an address.
+    pub(crate) fn function_code_at(&self, address: u64) -> Option<FunctionCode> {
+        let (name, start, size) = self.functions().range_at(address)?;
+        Some(self.function_code(name, start, size))
+    }
+
+    /// Returns the only function with this stable linkage name.
+    pub(crate) fn function_code_of(&self, name: &str) -> Option<FunctionCode> {
+        let (start, size) = self.functions().range_of(name)?;
+        Some(self.function_code(name, start, size))
+    }
+
+    fn function_code(&self, name: &str, start: u64, size: u64) -> FunctionCode {
+        let lines = self.lines.get_or_init(|| self.read_lines()).as_ref();
+        let rows = lines.and_then(|lines| lines.find_location_range(start, start + size).ok());
+        let row = |(at, _, location): (u64, u64, addr2line::Location<'_>)| {
+            (at.saturating_sub(start), location.column.unwrap_or(0))
+        };
+        let rows = rows.into_iter().flatten().map(row).collect();
+        FunctionCode { name: stable_name(name).to_owned(), start, shape: Shape { size, rows } }
+    }
+
     fn function(&self, address: u64) -> Option<(String, u64)> {
-        let functions = self.functions.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Text));
-        functions.at(address).map(|(name, offset)| (demangle(name), offset))
+        self.functions().at(address).map(|(name, offset)| (demangle(name), offset))
+    }
+
+    fn functions(&self) -> &SymbolTable {
+        self.functions.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Text))
     }
 
     fn debug_frames(&self, address: u64) -> Option<Vec<Frame>> {

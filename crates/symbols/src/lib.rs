@@ -12,6 +12,7 @@ mod code;
 mod debug_file;
 mod demangle;
 mod frame;
+mod function_code;
 mod image;
 mod locals;
 mod names;
@@ -23,6 +24,7 @@ pub use binary::{Binary, ElfKind, Libc, ReadError, build_id, elf_kind, has_debug
 pub use code::ModuleCode;
 pub use demangle::demangle;
 pub use frame::Frame;
+pub use function_code::FunctionCode;
 pub use locals::{LocalVariable, NoLocation, VariableLocation, local};
 pub use symbols::{Symbols, hex};
 pub use system::is_system;

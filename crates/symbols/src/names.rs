@@ -1,5 +1,6 @@
 //! The symbol table: finds the function or variable at an address.
 
+use crate::demangle::stable_name;
 use object::{Object, ObjectSymbol, SymbolKind};
 
 /// A named range of a module.
@@ -38,10 +39,26 @@ impl SymbolTable {
 
     /// Returns the symbol that covers this address, and the offset into it.
     pub(crate) fn at(&self, address: u64) -> Option<(&str, u64)> {
+        let name = self.covering(address)?;
+        Some((name.name.as_str(), address - name.address))
+    }
+
+    /// Returns name, first address and size of the symbol that covers this address.
+    pub(crate) fn range_at(&self, address: u64) -> Option<(&str, u64, u64)> {
+        self.covering(address).map(|name| (name.name.as_str(), name.address, name.size))
+    }
+
+    /// Returns first address and size of the only symbol with this stable name.
+    pub(crate) fn range_of(&self, name: &str) -> Option<(u64, u64)> {
+        let mut found = self.0.iter().filter(|named| stable_name(&named.name) == name);
+        let only = found.next().filter(|_| found.next().is_none())?;
+        Some((only.address, only.size))
+    }
+
+    fn covering(&self, address: u64) -> Option<&NamedRange> {
         let next = self.0.partition_point(|n| n.address <= address);
         let name = &self.0[next.checked_sub(1)?];
-        let offset = address - name.address;
         // Hand-written assembly has no sizes: a symbol extends to the next one.
-        (name.size == 0 || offset < name.size).then_some((name.name.as_str(), offset))
+        (name.size == 0 || address - name.address < name.size).then_some(name)
     }
 }

@@ -1,6 +1,6 @@
 //! Names of code and data, from the files of the program that ran.
 
-use crate::{Frame, image::Image, is_system, site_of};
+use crate::{Frame, FunctionCode, image::Image, is_system, site_of};
 use std::{
     collections::HashMap,
     fmt,
@@ -61,6 +61,17 @@ impl Symbols {
     pub fn ranges(&mut self, path: &str, name: &str) -> Vec<(u64, u64)> {
         let module = Module { path: path.to_owned(), ..Module::default() };
         self.image(&module).map(|image| image.ranges(name)).unwrap_or_default()
+    }
+
+    /// Returns the function that contains a site, which is not an inlined one.
+    pub fn function_code(&mut self, modules: &[Module], site: Site) -> Option<FunctionCode> {
+        self.image(modules.get(usize::from(site.module.0))?)?.function_code_at(site.offset)
+    }
+
+    /// Returns the only function with this name, as in [`FunctionCode`], of the module at this path.
+    pub fn function_code_of(&mut self, path: &str, name: &str) -> Option<FunctionCode> {
+        let module = Module { path: path.to_owned(), ..Module::default() };
+        self.image(&module)?.function_code_of(name)
     }
 
     /// Returns the C string at an address of a module's constant data.

@@ -2,6 +2,7 @@
 //! run, and the result is the median of the ratios with its quartiles.
 
 pub(crate) mod determinism;
+pub(crate) mod fix;
 mod distribution;
 mod measure;
 pub(crate) mod predict;

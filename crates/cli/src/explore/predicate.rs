@@ -12,6 +12,9 @@ pub(crate) struct Checks {
     /// Fail a run if its standard output matches; ^ and $ match at line ends
     #[arg(long, value_name = "REGEX", value_parser = by_lines)]
     fail_if_stdout: Option<Regex>,
+    /// Fail a run if its standard error matches
+    #[arg(long, value_name = "REGEX", value_parser = by_lines)]
+    fail_if_stderr: Option<Regex>,
     /// Fail a run if this shell command, run after it, does not exit with 0
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
@@ -24,7 +27,7 @@ fn by_lines(pattern: &str) -> Result<Regex, regex::Error> {
 impl Checks {
     /// Returns whether there are any.
     pub(crate) const fn are_given(&self) -> bool {
-        self.fail_if_stdout.is_some() || self.check.is_some()
+        self.fail_if_stdout.is_some() || self.fail_if_stderr.is_some() || self.check.is_some()
     }
 
     /// Returns whether they inspect something that parallel runs may share.
@@ -34,8 +37,14 @@ impl Checks {
 
     /// Returns the message of the first check that fails for a run with this output.
     pub(crate) fn failure_message(&self, written: &Output) -> Result<Option<String>> {
-        if let Some(regex) = self.fail_if_stdout.as_ref().filter(|regex| regex.is_match(&written.stdout)) {
-            return Ok(Some(format!("standard output matches `{regex}`")));
+        let patterns = [
+            (&self.fail_if_stdout, &written.stdout, "output"),
+            (&self.fail_if_stderr, &written.stderr, "error"),
+        ];
+        for (pattern, output, stream) in patterns {
+            if let Some(regex) = pattern.as_ref().filter(|regex| regex.is_match(output)) {
+                return Ok(Some(format!("standard {stream} matches `{regex}`")));
+            }
         }
         let Some(command) = &self.check else { return Ok(None) };
         let mut shell = Command::new("sh");

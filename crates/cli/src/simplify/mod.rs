@@ -100,7 +100,7 @@ impl Simplify {
         }
         if trace.outcome.kind == OutcomeKind::Check && !self.checks.are_given() {
             bail!(UsageError(
-                "this failure was found by --check or --fail-if-stdout, which a trace does not keep: \
+                "this failure was found by --check, --fail-if-stdout or --fail-if-stderr, which a trace does not keep: \
                  give the same option again"
                     .into()
             ));

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{OutcomeKind, Plan, Trace};
+use unsnarl_model::{OutcomeKind, Plan, RaceIdentity, Trace};
 use unsnarl_simplify::Runner;
 
 /// The reason why the simplification stopped early.
@@ -51,6 +51,8 @@ pub(crate) struct RunOptions {
 pub(crate) struct ProgramPool {
     pool: Pool,
     fail_on: Vec<FailOn>,
+    /// The race that is the failure, which may be one of several in a run.
+    race: Option<RaceIdentity>,
     checks: Checks,
     until: Option<Instant>,
     left: u64,
@@ -77,6 +79,7 @@ impl ProgramPool {
         Ok(Self {
             pool: Pool { executors },
             fail_on: judged(trace.outcome.kind),
+            race: trace.first_race().filter(|_| trace.outcome.kind == OutcomeKind::Race),
             checks: options.checks,
             until: options.until,
             left: options.executions,
@@ -92,7 +95,7 @@ impl ProgramPool {
             return Err(StopReason::Spent);
         }
         self.left -= plans.len() as u64;
-        let Self { pool, fail_on, checks, snapshots, progress, interrupt, .. } = self;
+        let Self { pool, fail_on, race, checks, snapshots, progress, interrupt, .. } = self;
         let stop_reason = |error: anyhow::Error| match error.downcast_ref() {
             _ if interrupt.load(Ordering::Relaxed) => StopReason::Interrupted,
             Some(Error::Interrupted) => StopReason::Spent,
@@ -105,6 +108,7 @@ impl ProgramPool {
             let resumed = run.is_resumed();
             let failure_message = checks.failure_message(&run.output)?;
             let mut trace = run.trace();
+            race.iter().for_each(|race| trace.prefer_race(race));
             predicate::judge(&mut trace, fail_on, failure_message);
             progress.inc(1);
             Ok((trace, resumed))

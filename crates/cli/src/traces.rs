@@ -99,16 +99,37 @@ pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Re
 
 /// Saves a trace as [`save_as`] does, and only returns the error if that fails.
 pub(crate) fn try_save(trace: &Trace, requested: Option<&Path>, name: &str) -> Result<PathBuf> {
-    let path = place(requested, name)?;
-    unsnarl_trace::save(trace, &path)?;
+    let path = match requested {
+        Some(path) => {
+            unsnarl_trace::save(trace, path)?;
+            path.to_path_buf()
+        }
+        None => {
+            make_directory(WriteAdvice::NameFile)?;
+            unsnarl_trace::save_new(trace, numbered(name))?
+        }
+    };
     remember(&path);
     keep_build(trace);
     Ok(path)
 }
 
-/// Returns the requested path, or an unused path for this name.
+/// Returns the requested path, or claims an unused path for this name by an empty file, which the caller replaces.
 pub(crate) fn place(requested: Option<&Path>, name: &str) -> Result<PathBuf> {
-    requested.map_or_else(|| fresh(name), |path| Ok(path.to_path_buf()))
+    if let Some(path) = requested {
+        return Ok(path.to_path_buf());
+    }
+    make_directory(WriteAdvice::NameFile)?;
+    for path in numbered(name) {
+        match fs::File::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => {
+                other.with_context(|| format!("cannot write {}", path.display()))?;
+                return Ok(path);
+            }
+        }
+    }
+    unreachable!("numbers do not end")
 }
 
 /// Returns the directory that keeps failed programs by their build ids.
@@ -161,19 +182,17 @@ pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
     Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME_LIBRARY))?)
 }
 
-/// Returns an unused name.
-fn fresh(name: &str) -> Result<PathBuf> {
-    make_directory(WriteAdvice::NameFile)?;
-    let path = |n: u32| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}"));
-    Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
+/// Returns the names for traces of this program, in the order in which they are used.
+fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
+    (1_u32..).map(move |n| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}")))
 }
 
-/// Makes this trace `latest`. Errors are ignored: this is only a convenience.
+/// Makes this trace `latest`. Errors are ignored: this is only a convenience. There is a `latest` at every moment.
 pub(crate) fn remember(path: &Path) {
     let link = Path::new(DIRECTORY).join("latest").with_extension(ENDING);
+    let draft = Path::new(DIRECTORY).join(format!(".latest.{}.tmp", std::process::id()));
     let Ok(target) = std::path::absolute(path) else { return };
-    if fs::create_dir_all(DIRECTORY).is_ok() {
-        let _ = fs::remove_file(&link);
-        let _ = symlink(target, &link);
+    if fs::create_dir_all(DIRECTORY).is_ok() && symlink(target, &draft).is_ok() {
+        let _ = fs::rename(&draft, &link).or_else(|_| fs::remove_file(&draft));
     }
 }

@@ -40,6 +40,24 @@ pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
         .map_err(|reason| SaveError::Write { path: path.into(), reason })
 }
 
+/// Saves a trace at the first of these paths, all in one directory, that no file has, and returns it. Several
+/// processes that do this at once get different paths, and none of the files is ever incomplete.
+pub fn save_new(trace: &Trace, paths: impl IntoIterator<Item = PathBuf>) -> Result<PathBuf, SaveError> {
+    let mut paths = paths.into_iter().peekable();
+    let first = paths.peek().cloned().unwrap_or_default();
+    check::metadata(trace)
+        .and_then(|()| check::events(trace))
+        .map_err(|reason| SaveError::Inconsistent { path: first.clone(), reason })?;
+    let mut written = || -> io::Result<PathBuf> {
+        let (draft, file) = TemporaryFile::create(&first)?;
+        let mut out = BufWriter::new(file);
+        write(trace, &mut out)?;
+        out.flush()?;
+        draft.publish_as_new(&mut paths)
+    };
+    written().map_err(|reason| SaveError::Write { path: first.clone(), reason })
+}
+
 /// Checks that a trace can be saved at this path. An existing file is left unchanged.
 ///
 /// # Errors If it cannot, with the error that [`save`] would return.
@@ -117,6 +135,28 @@ impl TemporaryFile {
         fs::rename(&self.path, target)?;
         self.published = true;
         Ok(())
+    }
+
+    /// Gives the file the first of these names that is not taken.
+    fn publish_as_new(mut self, targets: &mut dyn Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
+        for target in targets {
+            // Unlike a rename, a link never replaces a file.
+            match fs::hard_link(&self.path, &target) {
+                Ok(()) => return Ok(target),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // A file system without links: the name is claimed by an empty file, which is then replaced.
+                Err(_) => match File::create_new(&target) {
+                    Ok(_) => {
+                        fs::rename(&self.path, &target)?;
+                        self.published = true;
+                        return Ok(target);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 }
 

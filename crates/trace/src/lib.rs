@@ -32,7 +32,7 @@ mod write;
 pub use check::Inconsistent;
 pub use chunk::CHUNK;
 pub use error::{DecodeError, LoadError, SaveError};
-pub use file::{check_writable, load, open, save, scratch, write_atomically};
+pub use file::{check_writable, load, open, save, save_new, scratch, write_atomically};
 pub use lanes::Lanes;
 pub use read::{EventReader, decode};
 pub use section::Section;

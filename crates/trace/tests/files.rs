@@ -2,8 +2,8 @@
 
 mod looping;
 
-use std::{fs, path::PathBuf};
-use unsnarl_trace::{check_writable, load, open, save};
+use std::{collections::BTreeSet, fs, path::PathBuf, thread};
+use unsnarl_trace::{check_writable, load, open, save, save_new};
 
 /// Creates a new directory for one test.
 fn directory(test: &str) -> PathBuf {
@@ -28,6 +28,20 @@ fn saved_trace_loads_and_replaces_old_file() {
         assert_eq!(open(&path).unwrap().events(), events as u64);
     }
     assert_eq!(names(&directory), ["a.snarl"]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn traces_saved_at_once_get_different_names() {
+    let directory = directory("new");
+    let numbered = || (1..).map(|n| directory.join(format!("a-{n}.snarl")));
+    let save_some = || (0..8).map(|_| save_new(&looping::trace(9), numbered()).unwrap()).collect::<Vec<_>>();
+    let paths: BTreeSet<PathBuf> = thread::scope(|scope| {
+        let savers: Vec<_> = (0..4).map(|_| scope.spawn(save_some)).collect();
+        savers.into_iter().flat_map(|saver| saver.join().unwrap()).collect()
+    });
+    assert_eq!(paths, numbered().take(32).collect());
+    assert_eq!(names(&directory).len(), 32, "no temporary file is left");
     fs::remove_dir_all(directory).unwrap();
 }
 

@@ -357,8 +357,8 @@ impl OutcomeWriter<'_> {
         let mut distinct: Vec<(&Warning, String, usize)> = Vec::new();
         for warning in self.trace.warnings.iter().filter(|w| !self.is_the_failure(w)) {
             let misuse = self.misuse(warning, names);
-            let same = |(other, text, _): &&mut (&Warning, String, usize)| {
-                (other.site, other.addr, &*text) == (warning.site, warning.addr, &misuse)
+            let same = |(earlier, text, _): &&mut (&Warning, String, usize)| {
+                (earlier.site, earlier.addr, &*text) == (warning.site, warning.addr, &misuse)
             };
             match distinct.iter_mut().find(same) {
                 Some((.., times)) => *times += 1,

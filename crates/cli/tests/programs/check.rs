@@ -40,13 +40,15 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     }
     let mut seen = matches(&fair, expected).is_ok();
     let mut last = String::new();
+    let mut compared = enabled::Compared::default();
     for seed in 0..seeds {
         let plan = Plan { choices: true, ..plan(seed) };
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let choices = ran.choices();
         let trace = ran.trace();
         if !from_checkpoint && trace.events.len() < LONG {
-            enabled::compare(&trace, &choices).map_err(|reason| format!("seed {seed}: {reason}"))?;
+            let answers = enabled::compare(&trace, &choices);
+            compared.add(&answers.map_err(|reason| format!("seed {seed}: {reason}"))?);
         }
         if conflicts && trace.events.len() < LONG {
             same_races(&trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
@@ -75,6 +77,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
             resumed(&mut executor, &trace).map_err(|reason| format!("seed {seed}, resumed: {reason}"))?;
         }
     }
+    compared.check_unknown()?;
     let mut seed = seeds;
     let must_be_seen = expected.schedules != Schedules::Rare;
     while must_be_seen && !seen && seed < PATIENCE {

@@ -358,7 +358,7 @@ impl OutcomeWriter<'_> {
         for warning in self.trace.warnings.iter().filter(|w| !self.is_the_failure(w)) {
             let misuse = self.misuse(warning, names);
             let same = |(earlier, text, _): &&mut (&Warning, String, usize)| {
-                (earlier.site, earlier.addr, &*text) == (warning.site, warning.addr, &misuse)
+                (earlier.site, earlier.addr, text.as_str()) == (warning.site, warning.addr, misuse.as_str())
             };
             match distinct.iter_mut().find(same) {
                 Some((.., times)) => *times += 1,

@@ -292,7 +292,7 @@ int main(void) {
 }
 ";
     let file = "a_file_whose_name_is_longer_than_its_column.c";
-    place.write(file, &source.replace("NAME", &name));
+    place.write(file, source.replace("NAME", &name));
     place.unsnarl(0, &["cc", "-O0", "-g", "-pthread", "-o", "wide", file]);
     place.unsnarl(100, &["record", "-o", "bug.snarl", "--", "./wide"]);
     place.unsnarl(0, &["report", "bug.snarl", "--html", "page.html"]);

@@ -117,30 +117,3 @@ pub fn check<B: Build>(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use unsnarl_model::{Outcome, Output, Program};
-
-    /// Builds a trace without events.
-    pub(crate) fn nothing() -> Trace {
-        Trace {
-            program: Program::default(),
-            modules: Vec::new(),
-            plan: Plan::default(),
-            threads: Vec::new(),
-            sites: Vec::new(),
-            events: Vec::new(),
-            outcome: Outcome::exit(0),
-            warnings: Vec::new(),
-            program_warnings: Vec::new(),
-            native: false,
-            races: Vec::new(),
-            callers: Vec::new(),
-            counterfactuals: Vec::new(),
-            names: Vec::new(),
-            output: Output::default(),
-        }
-    }
-}

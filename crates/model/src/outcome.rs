@@ -225,6 +225,12 @@ pub struct Signature {
     pub message: String,
 }
 
+impl Default for Outcome {
+    fn default() -> Self {
+        Self::exit(0)
+    }
+}
+
 impl Outcome {
     /// Builds the outcome of an ordinary exit with this status.
     #[must_use]

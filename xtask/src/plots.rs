@@ -31,6 +31,7 @@ pub(crate) fn draw_all(directory: Option<&str>) -> Result<()> {
     search(&Csv::read(&data.join("search.csv"))?, &directory.join("search.svg"))?;
     simplify(&Csv::read(&data.join("simplify.csv"))?, &directory.join("simplify.svg"))?;
     static_time(&Csv::read(&data.join("static.csv"))?, &directory.join("static.svg"))?;
+    long_traces(&Csv::read(&data.join("long.csv"))?, &directory.join("long.svg"))?;
     speed(&Csv::read(&data.join("speed.csv"))?, &directory.join("speed.svg"))
 }
 
@@ -326,6 +327,71 @@ fn static_time(csv: &Csv, path: &Path) -> Result<()> {
         .label_font(font(17))
         .margin(10)
         .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+/// Context switches left of long traces against time: a panel for each trace.
+fn long_traces(csv: &Csv, path: &Path) -> Result<()> {
+    const COLUMNS: usize = 2;
+    const PANEL: u32 = 260;
+    let ways = [
+        ("default", "default", BLUE),
+        ("quick", "--effort 0", GREEN),
+        ("dynamic", "--dynamic (Tinertia)", RED),
+        ("hunt", "hunt", ORANGE),
+    ];
+    let mut traces: Vec<&str> = Vec::new();
+    for row in &csv.rows {
+        let trace = csv.text(row, "trace")?;
+        if traces.last() != Some(&trace) {
+            traces.push(trace);
+        }
+    }
+    let rows = traces.len().div_ceil(COLUMNS);
+    let root = canvas(path, 70 + PANEL * rows as u32, "Long traces: context switches left against time")?;
+    legend(&root, &ways.map(|(_, name, color)| (name, color)), 48)?;
+    let panels = root.margin(66, 4, 0, 0).split_evenly((rows, COLUMNS));
+    for (panel, trace) in panels.iter().zip(traces) {
+        let mut curves: Vec<Vec<(f64, f64)>> = vec![Vec::new(); ways.len()];
+        for row in &csv.rows {
+            let way = csv.text(row, "way")?;
+            if let Some(index) = ways.iter().position(|(name, ..)| *name == way).filter(|_| csv.text(row, "trace").is_ok_and(|name| name == trace)) {
+                let (seconds, switches) = (csv.required(row, "seconds")?, csv.required(row, "switches")?);
+                curves[index].push((seconds.max(0.01), switches.max(1.0)));
+            }
+        }
+        let most = |of: fn(&(f64, f64)) -> f64| curves.iter().flatten().map(of).fold(1.0, f64::max);
+        let (seconds, switches) = (most(|point| point.0), most(|point| point.1));
+        let mut chart = ChartBuilder::on(panel)
+            .caption(trace, font(17))
+            .margin_right(16)
+            .set_label_area_size(LabelAreaPosition::Left, 64)
+            .set_label_area_size(LabelAreaPosition::Bottom, 36)
+            .build_cartesian_2d((0.01..1.2 * seconds).log_scale(), (1.0..1.5 * switches).log_scale())?;
+        chart
+            .configure_mesh()
+            .x_desc("seconds (log scale)")
+            .x_labels(5)
+            .y_labels(5)
+            .x_label_formatter(&|value| format!("{value}"))
+            .y_label_formatter(&|value| thousands(*value))
+            .label_style(font(13))
+            .axis_desc_style(font(14))
+            .axis_style(INK)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        // The default is drawn last, so that it is never hidden.
+        for (curve, (_, _, color)) in curves.iter().zip(ways).rev() {
+            let mut steps: Vec<(f64, f64)> = Vec::new();
+            for &(seconds, switches) in curve {
+                steps.extend(steps.last().map(|&(_, before)| (seconds, before)));
+                steps.push((seconds, switches));
+            }
+            chart.draw_series(LineSeries::new(steps, color.stroke_width(2)))?;
+        }
+    }
     root.present()?;
     Ok(())
 }

@@ -115,7 +115,7 @@ impl Hunt {
         let run_options = simplify::program::RunOptions {
             jobs: self.options.jobs,
             until: Instant::now().checked_add(self.simplify_time),
-            executions: 10_000,
+            executions: u64::MAX,
             snapshots: true,
             checks: self.options.checks.clone(),
             quiet: self.options.run.json,
@@ -123,6 +123,7 @@ impl Hunt {
         let options = combined::SimplifyOptions {
             effort: self.effort,
             batch: run_options.jobs,
+            executions: run_options.executions,
             ..combined::SimplifyOptions::default()
         };
         let mut simplification = simplify::Method::Both(options).simplify(&found, run_options, interrupt)?;

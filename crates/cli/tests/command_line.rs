@@ -621,6 +621,17 @@ fn simplified_failure_replays() {
     place.json(0, &["record", "-o", "fine.snarl", "--json", "--", "./counter"]);
     let (_, stderr) = place.exits(2, &["simplify", "fine.snarl"]);
     assert!(stderr.contains("did not fail"), "{stderr}");
+    // By its dependences, any run can be simplified.
+    let seeds = (1..100).map(|seed: u32| seed.to_string());
+    let fine = seeds.map(|seed| {
+        place.ends(&["record", "--seed", &seed, "--points", "all", "-o", "fine.snarl", "--json", "--", "./counter"])
+    });
+    assert!(fine.into_iter().any(|run| run.status.code() == Some(0)));
+    let report = place.json(0, &["simplify", "--static", "fine.snarl", "-o", "simple.snarl", "--json"]);
+    let switches = |when: &str| report[when]["context_switches"].as_u64();
+    assert!(switches("after") < switches("before"), "{report}");
+    assert_eq!(report["outcome_preserved"], true, "{report}");
+    place.exits(0, &["replay", "simple.snarl"]);
 }
 
 /// A program that uses many features.

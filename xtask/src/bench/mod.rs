@@ -10,6 +10,7 @@ pub(crate) mod runtime;
 pub(crate) mod search;
 mod servers;
 pub(crate) mod simplify;
+mod simplify_long;
 pub(crate) mod slice;
 pub(crate) mod soak;
 mod table;

@@ -102,7 +102,8 @@ impl BenchSimplify {
         let reproduced = self.reproduced(&ours.trace, &mut program)?;
         Ok(json!({
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
-            "executions": ours.stats.executions, "rounds": ours.stats.rounds, "elapsed_s": our_seconds,
+            "executions": ours.stats.executions,
+            "search_executions": ours.stats.search_executions, "rounds": ours.stats.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
             "quick": {
                 "after": stats_json(&quick.trace.stats()), "executions": quick.stats.executions,

@@ -4,7 +4,10 @@
 //! got to run. So a schedule with a hang counts only if the program still hangs when its prefix ends where the last
 //! thing happened, and everybody is served from then on.
 
-use super::{Simplifier, rounds::repeated_rounds};
+use super::{
+    Simplifier,
+    rounds::{repeated_rounds, waits},
+};
 use crate::{
     Runner,
     dynamic::{Transformation, segment_order::relaxed_plan},
@@ -37,15 +40,16 @@ impl<R: Runner> Simplifier<'_, R> {
     }
 }
 
-/// Returns the plan of a hang up to the last event that changed something, with a fair end; `None` for other failures,
-/// and for runs that keep changing something.
+/// Returns the plan of a hang up to the last event that changed something, without the rounds that its threads waited
+/// until then, and with a fair end; `None` for other failures, and for runs that keep changing something.
 fn fair_plan(trace: &Trace) -> Option<Plan> {
     if !matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout) {
         return None;
     }
-    let mut is_idle: Vec<bool> = trace.events.iter().map(super::rounds::waits).collect();
-    repeated_rounds(trace).into_iter().for_each(|at| is_idle[at] = true);
-    let end = is_idle.iter().rposition(|idle| !idle).map_or(0, |last| last + 1);
-    let order: Vec<usize> = (0..end).collect();
-    (end < trace.events.len()).then(|| relaxed_plan(trace, &order, &[]))
+    let mut is_repeated = vec![false; trace.events.len()];
+    repeated_rounds(trace).into_iter().for_each(|at| is_repeated[at] = true);
+    let is_idle = |at: &usize| is_repeated[*at] || waits(&trace.events[*at]);
+    let end = (0..trace.events.len()).rfind(|at| !is_idle(at)).map_or(0, |last| last + 1);
+    let order: Vec<usize> = (0..end).filter(|&at| !is_repeated[at]).collect();
+    (order.len() < trace.events.len()).then(|| relaxed_plan(trace, &order, &[]))
 }

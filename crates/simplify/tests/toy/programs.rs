@@ -156,7 +156,7 @@ pub(crate) fn polling() -> impl Strategy<Value = Program> {
             append(&mut list, after);
             threads.push(list);
         }
-        Program { threads, bare: false, sole_accesses_are_events: false, count, barrier }
+        Program { threads, bare: false, sole_accesses_are_events: true, count, barrier }
     })
 }
 

@@ -6,10 +6,10 @@ use super::goal::Rank;
 use unsnarl_model::Trace;
 
 /// The work of reordering one event by its dependences.
-const REORDERING: u64 = 10;
+const REORDERING: u64 = 5;
 
 /// The work that is always allowed.
-const ALWAYS: u64 = 2_000_000;
+const ALWAYS: u64 = 200_000;
 
 /// The work of analyses that are worth it only where runs take as long.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use unsnarl_model::{ThreadIx, Trace};
 use unsnarl_semantics::{AccessMode, ByteRange, SharedObject, Touch, dependence::Relation};
 
 /// In longer traces only direct dependences are counted, because the number of all conflicts is quadratic.
-const MAX_EVENTS: usize = 5_000;
+const MAX_EVENTS: usize = 500;
 
 /// The maximum number of conflicts that are counted; more give no better estimate.
 const MAX_PAIRS: usize = 100_000;

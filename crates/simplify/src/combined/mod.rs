@@ -6,6 +6,7 @@
 //!    on are left out ([`crate::static_order`]). One run confirms the result; if it does not, the events do
 //!    not show everything that matters, and stricter rules are tried.
 //! 2. If many segments are left, groups of them are executed thread by thread, large groups first (`groups`).
+//!    If many are left after that, Tinertia continues with them.
 //! 3. Rounds of a loop that changed nothing are left out (`rounds`).
 //! 4. Tinertia's operations are applied to the rest. Each yields a *candidate*: an order of the trace's
 //!    events that breaks some dependence, since the orders that break none are already covered. A candidate
@@ -61,10 +62,13 @@ const AHEAD: usize = 16;
 
 /// The maximum number of events of a trace whose next candidates are announced, and compared by fingerprints: for
 /// longer ones that takes as long as running them.
-const SHORT: usize = 5_000;
+const SHORT: usize = 1_000;
 
 /// The number of segments that are tried one by one; if there are more, groups are tried first.
 const FEW_SEGMENTS: usize = 64;
+
+/// If more segments than this are left, Tinertia continues with them: it needs no ranking and takes them as they come.
+const MANY_SEGMENTS: usize = 32;
 
 /// The number of runs of the systematic search for each step of effort.
 pub const SEARCH: u64 = 500;
@@ -265,12 +269,16 @@ impl<R: Runner> Simplifier<'_, R> {
 
     /// Takes all steps but the search, beginning with the best trace.
     fn pass(&mut self) -> Result<(), R::Error> {
-        let start = self.goal.best.clone();
+        let (start, before) = (self.goal.best.clone(), self.goal.rank);
         self.improve_statically(&start)?;
         if self.options.effort >= 1 {
             self.tinertia = Some(TakesTurns::new(start, self.runner.work));
         }
         self.consolidate_groups()?;
+        // If nothing has changed, that is what Tinertia by itself does.
+        if self.goal.rank < before || self.options.effort == 0 {
+            self.sweep()?;
+        }
         self.descend()?;
         self.finish_tinertia()
     }

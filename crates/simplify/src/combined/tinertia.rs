@@ -5,8 +5,11 @@
 //! about as many context switches left, and less if it is far behind. At the end it continues to its own end, unless
 //! it is hopeless.
 
-use super::Simplifier;
-use crate::{Runner, dynamic::Tinertia};
+use super::{MANY_SEGMENTS, Simplifier};
+use crate::{
+    Runner,
+    dynamic::{Tinertia, segment_order::SegmentOrder},
+};
 use unsnarl_model::Trace;
 
 /// The work of the rest before Tinertia begins, in events.
@@ -53,6 +56,18 @@ impl TakesTurns {
 }
 
 impl<R: Runner> Simplifier<'_, R> {
+    /// Lets Tinertia simplify the best trace, if many segments are left. It also runs schedules that are infeasible as they
+    /// stand, to which the program often adapts.
+    pub(super) fn sweep(&mut self) -> Result<(), R::Error> {
+        if SegmentOrder::of(&self.goal.best.events).pieces.len() <= MANY_SEGMENTS {
+            return Ok(());
+        }
+        let mut turns = TakesTurns::new(self.goal.best.clone(), self.runner.work);
+        while self.step(&mut turns)? {}
+        self.stats.rounds += turns.tinertia.stats.rounds;
+        self.reorder_best_if_worth_it().map(drop)
+    }
+
     /// Lets Tinertia work if it is its turn; returns whether it improved the best trace.
     pub(super) fn take_turns(&mut self) -> Result<bool, R::Error> {
         let Some(mut turns) = self.tinertia.take() else { return Ok(false) };

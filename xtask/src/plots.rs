@@ -356,7 +356,11 @@ fn long_traces(csv: &Csv, path: &Path) -> Result<()> {
         let mut curves: Vec<Vec<(f64, f64)>> = vec![Vec::new(); ways.len()];
         for row in &csv.rows {
             let way = csv.text(row, "way")?;
-            if let Some(index) = ways.iter().position(|(name, ..)| *name == way).filter(|_| csv.text(row, "trace").is_ok_and(|name| name == trace)) {
+            if let Some(index) = ways
+                .iter()
+                .position(|(name, ..)| *name == way)
+                .filter(|_| csv.text(row, "trace").is_ok_and(|name| name == trace))
+            {
                 let (seconds, switches) = (csv.required(row, "seconds")?, csv.required(row, "switches")?);
                 curves[index].push((seconds.max(0.01), switches.max(1.0)));
             }

@@ -624,7 +624,18 @@ fn simplified_failure_replays() {
     // By its dependences, any run can be simplified.
     let seeds = (1..100).map(|seed: u32| seed.to_string());
     let fine = seeds.map(|seed| {
-        place.ends(&["record", "--seed", &seed, "--points", "all", "-o", "fine.snarl", "--json", "--", "./counter"])
+        place.ends(&[
+            "record",
+            "--seed",
+            &seed,
+            "--points",
+            "all",
+            "-o",
+            "fine.snarl",
+            "--json",
+            "--",
+            "./counter",
+        ])
     });
     assert!(fine.into_iter().any(|run| run.status.code() == Some(0)));
     let report = place.json(0, &["simplify", "--static", "fine.snarl", "-o", "simple.snarl", "--json"]);

@@ -22,7 +22,8 @@ fn rank(trace: &Trace) -> (Cost, usize) {
 /// Returns the first failing random run with at least this many context switches.
 fn long_failing(program: &Program, switches: u64) -> Trace {
     let limits = RunLimits { events: 1_000_000, ..RunLimits::default() };
-    let runs = (0..10_000).map(|seed| program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() }));
+    let runs =
+        (0..10_000).map(|seed| program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() }));
     runs.into_iter()
         .find(|trace| trace.outcome.is_failure() && Cost::of(&trace.events).switches >= switches)
         .expect("a failing run")
@@ -140,7 +141,8 @@ fn rounds_of_a_waiting_loop_are_left_out() {
     // The thread must find the variable unset once; after that it polls.
     let poller = vec![Read(0), Unless(0, 6), Yield, Read(0), Unless(1, 2), Write(1, 1)];
     let program = Program { threads: vec![main, poller], ..Program::default() };
-    let polls = |trace: &Trace| trace.events.iter().filter(|event| event.op == unsnarl_model::Op::Yield).count();
+    let polls =
+        |trace: &Trace| trace.events.iter().filter(|event| event.op == unsnarl_model::Op::Yield).count();
     let mut tried = 0;
     for seed in 0..3_000 {
         let Some(start) = failing(&program, [seed]).filter(|start| polls(start) >= 4) else { continue };
@@ -156,20 +158,23 @@ fn hang_counts_only_if_it_remains_when_everybody_is_served() {
     use toy::Ins::{Add, Create, Goto, Read, Unless, Write, Yield};
     // If both threads read before either writes, an update is lost and main polls for ever. A schedule in which main
     // polls until the limit, before the others have run, is no hang.
-    let main = vec![Create(1), Create(2), Read(0), Unless(2, 6), Read(1), Unless(9, 8), Yield, Goto(2), Add(2, 1)];
+    let main =
+        vec![Create(1), Create(2), Read(0), Unless(2, 6), Read(1), Unless(9, 8), Yield, Goto(2), Add(2, 1)];
     let update = vec![Read(0), Unless(0, 4), Write(0, 1), Goto(5), Write(0, 2), Add(1, 0)];
     let program = Program { threads: vec![main, update.clone(), update], ..Program::default() };
     let limits = RunLimits { events: 100, ..RunLimits::default() };
     let mut tried = 0;
     for seed in 0..200 {
         let start = program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() });
-        let ended = |trace: &Trace| trace.events.iter().filter(|event| event.op == unsnarl_model::Op::End).count();
+        let ended =
+            |trace: &Trace| trace.events.iter().filter(|event| event.op == unsnarl_model::Op::End).count();
         if tried == 3 || start.outcome.kind != OutcomeKind::Timeout || ended(&start) < 2 {
             continue;
         }
         tried += 1;
         for effort in [0, 1] {
-            let found = combined::simplify(&start, &mut InMemory::new(&program), &options(effort), &mut |_| {});
+            let found =
+                combined::simplify(&start, &mut InMemory::new(&program), &options(effort), &mut |_| {});
             assert_eq!(found.trace.outcome.kind, OutcomeKind::Timeout);
             assert_eq!(ended(&found.trace), 2, "the updates are part of the hang");
         }

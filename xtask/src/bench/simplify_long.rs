@@ -60,7 +60,9 @@ impl Bench {
                         way["executions"],
                         way["elapsed_s"].as_f64().unwrap_or(f64::NAN)
                     );
-                    let mut line = |seconds: f64, switches: &serde_json::Value, preemptions: &serde_json::Value| {
+                    let mut line = |seconds: f64,
+                                    switches: &serde_json::Value,
+                                    preemptions: &serde_json::Value| {
                         let way = way["way"].as_str().unwrap_or_default();
                         points += &format!("{name} {argument},{way},{seconds:.3},{switches},{preemptions}\n");
                     };

@@ -149,8 +149,7 @@ impl Runner for ProgramPool {
     type Error = StopReason;
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, StopReason> {
-        let (trace, resumed) =
-            self.run_all(std::slice::from_ref(plan))?.pop().ok_or(StopReason::Spent)?;
+        let (trace, resumed) = self.run_all(std::slice::from_ref(plan))?.pop().ok_or(StopReason::Spent)?;
         self.snapshots.resumed += u64::from(resumed);
         Ok(trace)
     }

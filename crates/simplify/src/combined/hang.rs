@@ -16,11 +16,7 @@ use unsnarl_model::{OutcomeKind, Plan, Trace};
 
 impl<R: Runner> Simplifier<'_, R> {
     /// Makes an executed trace the best one, if it is better; returns whether it is.
-    pub(super) fn accept(
-        &mut self,
-        actual: Trace,
-        transformation: Transformation,
-    ) -> Result<bool, R::Error> {
+    pub(super) fn accept(&mut self, actual: Trace, transformation: Transformation) -> Result<bool, R::Error> {
         if !self.goal.is_met_by(&actual) {
             return Ok(false);
         }

@@ -5,7 +5,8 @@
 //! 1. The order of events is improved without running anything, and events that the failure does not depend
 //!    on are left out ([`crate::static_order`]). One run confirms the result; if it does not, the events do
 //!    not show everything that matters, and stricter rules are tried.
-//! 2. If many segments are left, groups of them are executed thread by thread, large groups first (`groups`).
+//! 2. If many segments are left, the end and the beginning of the schedule are left out as far as possible
+//!    (`truncation`), and groups of segments are executed thread by thread, large groups first (`groups`).
 //!    If many are left after that, Tinertia continues with them.
 //! 3. Rounds of a loop that changed nothing are left out (`rounds`).
 //! 4. Tinertia's operations are applied to the rest. Each yields a *candidate*: an order of the trace's
@@ -34,6 +35,7 @@ mod hang;
 mod rounds;
 mod run_cache;
 mod tinertia;
+mod truncation;
 
 use crate::{
     Runner,
@@ -55,6 +57,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 use tinertia::TakesTurns;
+use truncation::Part;
 use unsnarl_model::{Event, Plan, Trace};
 
 /// The number of next candidates announced to the runner in advance.
@@ -423,8 +426,14 @@ impl<R: Runner> Simplifier<'_, R> {
         (self.watch)(Improvement { transformation, trace: &self.goal.best, stats: &self.stats });
     }
 
-    /// Executes groups of segments thread by thread: first half of the trace at a time, then half of that.
+    /// If many segments are left, leaves out the end and the beginning of the schedule, and executes groups of segments
+    /// thread by thread: first half of the trace at a time, then half of that.
     fn consolidate_groups(&mut self) -> Result<(), R::Error> {
+        for part in [Part::End, Part::Beginning] {
+            if SegmentOrder::of(&self.goal.best.events).pieces.len() > FEW_SEGMENTS {
+                self.truncate(part)?;
+            }
+        }
         let mut size = SegmentOrder::of(&self.goal.best.events).pieces.len().next_power_of_two();
         while size >= 4 && SegmentOrder::of(&self.goal.best.events).pieces.len() > FEW_SEGMENTS {
             let before = self.goal.rank;
@@ -449,7 +458,9 @@ impl<R: Runner> Simplifier<'_, R> {
             let start = segments.pieces[at].from;
             position.advance(&base.events, start);
             at = group.end;
-            let Some(candidate) = position.consolidated(&base.events, &segments, group.clone()) else { continue };
+            let Some(candidate) = position.consolidated(&base.events, &segments, group.clone()) else {
+                continue;
+            };
             let plan = candidate.plan(&base);
             if self.is_known_useless(&plan) {
                 continue;
@@ -543,7 +554,8 @@ impl<R: Runner> Simplifier<'_, R> {
             if batch.is_empty() && self.is_known_useless(&attempt.plan) {
                 self.mark_tried(&attempt);
             } else if !batch.is_empty()
-                && (self.runner.get(&attempt.plan).is_some() || batch.iter().any(|other| other.plan == attempt.plan))
+                && (self.runner.get(&attempt.plan).is_some()
+                    || batch.iter().any(|other| other.plan == attempt.plan))
             {
                 queue.push_front(attempt);
                 break;

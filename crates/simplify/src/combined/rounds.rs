@@ -24,13 +24,15 @@ impl<R: Runner> Simplifier<'_, R> {
         threads.sort_unstable();
         threads.dedup();
         let each = threads.iter().copied().map(Some).filter(|_| threads.len() > 1);
-        let choices: Vec<Option<ThreadIx>> = (!threads.is_empty()).then_some(None).into_iter().chain(each).collect();
+        let choices: Vec<Option<ThreadIx>> =
+            (!threads.is_empty()).then_some(None).into_iter().chain(each).collect();
         for choice in choices {
             if self.runs_left() == 0 {
                 break;
             }
             let mut is_kept = vec![true; base.events.len()];
-            let dropped = repeated.iter().filter(|&&at| choice.is_none_or(|thread| base.events[at].thread == thread));
+            let dropped =
+                repeated.iter().filter(|&&at| choice.is_none_or(|thread| base.events[at].thread == thread));
             dropped.for_each(|&at| is_kept[at] = false);
             let order: Vec<usize> = (0..base.events.len()).filter(|&at| is_kept[at]).collect();
             let plan = relaxed_plan(&base, &order, &[]);
@@ -58,7 +60,8 @@ pub(super) fn repeated_rounds(trace: &Trace) -> Vec<usize> {
         while at < own.len() {
             let is_period = |&period: &usize| {
                 at + 2 * period <= own.len()
-                    && (at..at + period).all(|at| may_repeat(event(at)) && is_same(event(at), event(at + period)))
+                    && (at..at + period)
+                        .all(|at| may_repeat(event(at)) && is_same(event(at), event(at + period)))
                     && (at..at + period).any(|at| waits(event(at)))
             };
             let Some(period) = (1..=MAX_PERIOD).find(is_period) else {
@@ -70,7 +73,10 @@ pub(super) fn repeated_rounds(trace: &Trace) -> Vec<usize> {
                 next += 1;
             }
             let end = next - (next - at) % period;
-            repeated.extend_from_slice(&own[at + period..end]);
+            // Two equal rounds say no less than one, and it would take a run to find out.
+            if end - at > 2 * period {
+                repeated.extend_from_slice(&own[at + period..end]);
+            }
             at = end;
         }
     }

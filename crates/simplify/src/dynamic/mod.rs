@@ -95,14 +95,24 @@ pub(crate) struct Tinertia {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Lines 5 to 10: backwards over the trace, from before this event. Only a segment's first action counts.
-    RemoveLast { at: usize },
+    RemoveLast {
+        at: usize,
+    },
     /// Lines 11 to 17: forwards, from the segment that contains this event's predecessor. Only a segment's last
     /// action counts.
-    ConsolidateUp { at: usize },
+    ConsolidateUp {
+        at: usize,
+    },
     /// The second stage of the same, for this segment: as many actions as the first stage executed.
-    ConsolidateUpActions { at: usize, piece: usize, executed: usize },
+    ConsolidateUpActions {
+        at: usize,
+        piece: usize,
+        executed: usize,
+    },
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
-    ConsolidateDown { at: usize },
+    ConsolidateDown {
+        at: usize,
+    },
     Done,
 }
 

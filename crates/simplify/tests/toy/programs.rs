@@ -164,13 +164,32 @@ pub(crate) fn polling() -> impl Strategy<Value = Program> {
 fn wait() -> impl Strategy<Value = Vec<Ins>> {
     let pause = || prop::sample::select(vec![Ins::Yield, Ins::Sleep]);
     prop_oneof![
-        (0..3u8, pause()).prop_map(|(var, pause)| vec![Ins::Read(var), Ins::Unless(0, 4), pause, Ins::Goto(0)]),
+        (0..3u8, pause()).prop_map(|(var, pause)| vec![
+            Ins::Read(var),
+            Ins::Unless(0, 4),
+            pause,
+            Ins::Goto(0)
+        ]),
         (0..3u8).prop_map(|var| vec![Ins::Read(var), Ins::Unless(0, 3), Ins::Goto(0)]),
         (0..2u8, pause()).prop_map(|(lock, pause)| {
-            vec![Ins::TryLock(lock), Ins::Unless(0, 4), pause, Ins::Goto(0), Ins::Add(2, 1), Ins::Unlock(lock)]
+            vec![
+                Ins::TryLock(lock),
+                Ins::Unless(0, 4),
+                pause,
+                Ins::Goto(0),
+                Ins::Add(2, 1),
+                Ins::Unlock(lock),
+            ]
         }),
         (0..3u8).prop_map(|var| {
-            vec![Ins::Lock(0), Ins::Read(var), Ins::Unless(0, 5), Ins::TimedWait(0, 0), Ins::Goto(1), Ins::Unlock(0)]
+            vec![
+                Ins::Lock(0),
+                Ins::Read(var),
+                Ins::Unless(0, 5),
+                Ins::TimedWait(0, 0),
+                Ins::Goto(1),
+                Ins::Unlock(0),
+            ]
         }),
     ]
 }
@@ -180,7 +199,8 @@ fn wait() -> impl Strategy<Value = Vec<Ins>> {
 pub(crate) fn long(threads: u8, rounds: i64) -> Program {
     const FLAG: u8 = 100;
     let worker = |number: u8| {
-        let mut list = vec![Ins::Lock(0), Ins::Add(0, 1), Ins::Unlock(0), Ins::Add(number, 1), Ins::Unless(rounds, 0)];
+        let mut list =
+            vec![Ins::Lock(0), Ins::Add(0, 1), Ins::Unlock(0), Ins::Add(number, 1), Ins::Unless(rounds, 0)];
         if number == 1 {
             list.extend([Ins::Write(FLAG, 1), Ins::Write(FLAG, 0)]);
         }

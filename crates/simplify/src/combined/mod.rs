@@ -79,7 +79,8 @@ pub const SEARCH: u64 = 500;
 /// The number of runs of the systematic search with effort 1, if preemptions are left.
 const SHORT_SEARCH: u64 = 300;
 
-/// The maximum number of events of a trace that is searched with effort 1.
+/// The maximum number of events of a trace that is searched, for each step of effort: in longer ones, so many runs do not
+/// get anywhere.
 const SEARCHED_EVENTS: usize = 1_000;
 
 /// Options of the simplification.
@@ -311,7 +312,7 @@ impl<R: Runner> Simplifier<'_, R> {
         };
         // What is not an event may make a proof wrong, but not a schedule that was found.
         let may_search = self.events_are_complete && !(prove && self.has_hidden_dependence);
-        while most > 0 && may_search && (prove || effort >= 2 || self.is_quickly_searched()) {
+        while most > 0 && may_search && (prove || self.is_worth_searching()) {
             let limits = prove::ProofLimits {
                 executions: most.min(self.runs_left() as u64),
                 ..prove::ProofLimits::default()
@@ -341,9 +342,11 @@ impl<R: Runner> Simplifier<'_, R> {
         Ok(())
     }
 
-    /// Returns whether a short search may find something.
-    fn is_quickly_searched(&self) -> bool {
-        self.goal.rank.0.preemptions > 0 && self.goal.best.events.len() <= SEARCHED_EVENTS
+    /// Returns whether the search may find something with these runs.
+    fn is_worth_searching(&self) -> bool {
+        let effort = self.options.effort;
+        let most = SEARCHED_EVENTS.saturating_mul(effort as usize);
+        self.goal.best.events.len() <= most && (effort >= 2 || self.goal.rank.0.preemptions > 0)
     }
 
     fn count(&mut self) {

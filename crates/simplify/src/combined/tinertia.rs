@@ -5,7 +5,7 @@
 //! about as many context switches left, and less if it is far behind. At the end it continues to its own end, unless
 //! it is hopeless.
 
-use super::{MANY_SEGMENTS, Simplifier};
+use super::{MANY_SEGMENTS, SHORT, Simplifier};
 use crate::{
     Runner,
     dynamic::{Tinertia, segment_order::SegmentOrder},
@@ -16,7 +16,7 @@ use unsnarl_model::Trace;
 const BEGIN: u64 = 4_000_000;
 
 /// The work, beyond that of the rest, after which Tinertia is given up if it is far behind.
-const HOPELESS: u64 = 100_000_000;
+const HOPELESS: u64 = 30_000_000;
 
 /// The share of the rest for each share of Tinertia, if that is far behind.
 const REST: u64 = 8;
@@ -56,10 +56,11 @@ impl TakesTurns {
 }
 
 impl<R: Runner> Simplifier<'_, R> {
-    /// Lets Tinertia simplify the best trace, if many segments are left. It also runs schedules that are infeasible as they
-    /// stand, to which the program often adapts.
+    /// Lets Tinertia simplify the best trace, if it is long or has many segments left. It also runs schedules that are
+    /// infeasible as they stand, to which the program often adapts.
     pub(super) fn sweep(&mut self) -> Result<(), R::Error> {
-        if SegmentOrder::of(&self.goal.best.events).pieces.len() <= MANY_SEGMENTS {
+        let best = &self.goal.best.events;
+        if best.len() <= SHORT && SegmentOrder::of(best).pieces.len() <= MANY_SEGMENTS {
             return Ok(());
         }
         let mut turns = TakesTurns::new(self.goal.best.clone(), self.runner.work);

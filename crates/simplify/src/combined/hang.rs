@@ -27,8 +27,8 @@ impl<R: Runner> Simplifier<'_, R> {
         if self.runs_left() == 0 {
             return Ok(false);
         }
-        let actual = self.execute(&fair)?;
-        let is_hang = self.goal.is_met_by(&actual);
+        let served = self.execute(&fair)?;
+        let is_hang = self.goal.is_same_failure(&served);
         if is_hang {
             self.adopt(actual, transformation);
         }

@@ -197,7 +197,7 @@ impl<'t> Candidates<'t> {
     }
 }
 
-/// Whether a candidate is worth a run.
+/// The prospects of a candidate.
 enum Verdict {
     Feasible,
     /// It is infeasible unless another thread does what is missing.

@@ -79,8 +79,8 @@ pub const SEARCH: u64 = 500;
 /// The number of runs of the systematic search with effort 1, if preemptions are left.
 const SHORT_SEARCH: u64 = 300;
 
-/// The maximum number of events of a trace that is searched, for each step of effort: in longer ones, so many runs do not
-/// get anywhere.
+/// The maximum number of events of a trace that is searched, for each step of effort: in longer ones, so many
+/// runs do not get anywhere.
 const SEARCHED_EVENTS: usize = 1_000;
 
 /// Options of the simplification.
@@ -231,7 +231,7 @@ struct Simplifier<'a, R: Runner> {
     /// Whether the events seem to show everything that matters: so far no order that keeps their dependences
     /// had another result. Otherwise orders with the same dependences are not equivalent.
     events_are_complete: bool,
-    /// Whether that was ever disproved.
+    /// True if that was ever disproved.
     has_hidden_dependence: bool,
     /// The number of runs before the first search.
     runs_of_first_pass: Option<u64>,

@@ -623,7 +623,7 @@ fn simplified_failure_replays() {
     assert!(stderr.contains("did not fail"), "{stderr}");
     // By its dependences, any run can be simplified.
     let seeds = (1..100).map(|seed: u32| seed.to_string());
-    let fine = seeds.map(|seed| {
+    let mut fine = seeds.map(|seed| {
         place.ends(&[
             "record",
             "--seed",
@@ -637,7 +637,7 @@ fn simplified_failure_replays() {
             "./counter",
         ])
     });
-    assert!(fine.into_iter().any(|run| run.status.code() == Some(0)));
+    assert!(fine.any(|run| run.status.code() == Some(0)));
     let report = place.json(0, &["simplify", "--static", "fine.snarl", "-o", "simple.snarl", "--json"]);
     let switches = |when: &str| report[when]["context_switches"].as_u64();
     assert!(switches("after") < switches("before"), "{report}");

@@ -29,7 +29,9 @@ pub use event::{Event, Flags, Waker};
 pub use input::{Input, Inputs};
 pub use op::{ObjectKind, Op, Order};
 pub use outcome::{Backtrace, Misuse, Outcome, OutcomeKind, Signature, Wait, Warning, signal_name};
-pub use plan::{Action, Fidelity, Places, Plan, PlannedAction, Points, Policy, Prefix, RunLimits, Span};
+pub use plan::{
+    Action, Fidelity, Places, Plan, PlannedAction, Points, Policy, Prefix, RunLimits, Span, Timeouts,
+};
 pub use schedule::{EnabledThreads, Schedule, Segment, Stats, StatsCounter};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};

@@ -4,12 +4,12 @@ use crate::bytes::{ByteCursor, Codec, CodecError, put_length, put_zigzag};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
     Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program, RunLimits,
-    Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
+    Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Timeouts, Wait, Warning,
 };
 
 /// Encodes a struct as its fields in order.
 macro_rules! fields {
-    ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $elsewhere:ident)? })*) => {$(
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $($elsewhere:ident),+)? })*) => {$(
         impl Codec for $name {
             const LEAST: usize = 0 $(+ <$type as Codec>::LEAST)*;
 
@@ -18,7 +18,7 @@ macro_rules! fields {
             }
 
             fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
-                Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($elsewhere: Default::default(),)? })
+                Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($($elsewhere: Default::default(),)+)? })
             }
         }
     )*};
@@ -29,7 +29,8 @@ fields! {
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
-        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits; inputs
+        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits;
+        inputs, timeouts
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }
@@ -153,6 +154,7 @@ macro_rules! numbers {
 
 numbers! {
     Points { Sync = 0, All = 1, Places = 2 }
+    Timeouts { Eager = 0, Fair = 1, Late = 2 }
     ConflictKind { Race = 0, Hidden = 1, Contention = 2 }
     Fidelity { Exact = 0, Relaxed = 1 }
     Misuse {

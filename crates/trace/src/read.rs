@@ -2,13 +2,14 @@
 
 use crate::{
     CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, PROGRAM_WARNINGS, Section,
+    TIMEOUTS,
     bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
     section::{SectionReader, most_in},
     upgrade::Upgrade,
 };
 use std::{io::Read, sync::Arc};
-use unsnarl_model::{Event, Input, Plan, Trace};
+use unsnarl_model::{Event, Input, Plan, Timeouts, Trace};
 
 /// Decodes the bytes of a trace file.
 pub fn decode(bytes: &[u8]) -> Result<Trace, DecodeError> {
@@ -62,6 +63,9 @@ impl<R: Read> EventReader<R> {
             Vec::new()
         };
         let native = format >= CONTEXTS && section(&mut sections, Section::Recording)?;
+        // Before there were rules, every time-out could expire at any moment.
+        plan.timeouts =
+            if format >= TIMEOUTS { section(&mut sections, Section::Timeouts)? } else { Timeouts::Eager };
         let events = Vec::new();
         let header = Trace {
             program,

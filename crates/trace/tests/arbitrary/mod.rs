@@ -6,7 +6,8 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Misuse, Module,
     ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix,
-    Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Timeouts, Trace, Wait,
+    Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -107,6 +108,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 choices,
                 from_checkpoint,
                 spurious,
+                timeouts: [Timeouts::Eager, Timeouts::Fair, Timeouts::Late][spins as usize % 3],
                 entropy,
                 epoch,
                 limits,

@@ -32,13 +32,13 @@ use crate::{
     timers::Timers,
     tracer,
 };
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::{
     ffi::{c_char, c_void},
     sync::atomic::{AtomicUsize, Ordering},
 };
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
-use unsnarl_sched::{Picker, PrefixSteps, ThreadSet};
+use unsnarl_sched::{EarlyTimeouts, Picker, PrefixSteps, ThreadSet};
 use unsnarl_wire::{
     BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, NO_LEAK_DETECTION, PLAN_RESERVE,
     RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
@@ -179,6 +179,7 @@ unsafe fn begin(header: *mut Header) {
         live: 1,
         ready: ThreadSet::new(),
         by_timeout: ThreadSet::new(),
+        timeouts: Box::new(EarlyTimeouts::new(plan.time_rule())),
         sole_runner: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,

@@ -111,6 +111,9 @@ impl Runtime {
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
+        if pending.deadline != u64::MAX {
+            state.begin_timed_wait(ix, pending.deadline);
+        }
         if pending.gate.depends_on_environment() {
             stack::run_isolated(|| state.reclassify(ix));
         } else {
@@ -136,14 +139,10 @@ impl Runtime {
         let state = &mut self.state;
         let turn = state.turn_of(ix);
         state.polled -= u32::from(pending.gate.is_polled());
-        state.waiting.set(ix, false);
-        state.by_timeout.set(ix, false);
-        state.ready.set(ix, true);
         if turn == Turn::TimedOut {
-            // Another thread may have changed the deadline: a timer's.
-            let deadline = state.me().pending.deadline;
-            state.clock.pass(deadline);
+            state.pass_deadline(ix);
         }
+        state.end_wait(ix);
         if blocked {
             state.switch_flags.add(Flags::BLOCKED);
         }
@@ -195,6 +194,9 @@ impl Runtime {
         }
         let mut other = None;
         let thread = stack::run_on_own_stack(|| {
+            if !state.by_timeout.is_empty() {
+                state.update_timeouts();
+            }
             if state.observed {
                 state.before_pick(picker.is_deferred());
             }
@@ -435,7 +437,7 @@ impl crate::state::State {
     /// Records which threads could run now.
     fn record_choices(&mut self) {
         let mut choices = RawEnabled::default();
-        for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
+        for thread in self.ready().iter().chain(self.may_expire().iter()).filter(|thread| thread.index() < 64)
         {
             let bit = 1 << thread.index();
             let by_timeout = self.by_timeout.contains(thread);

@@ -72,6 +72,12 @@ impl ThreadSet {
         }
     }
 
+    /// Removes all members.
+    pub fn clear(&mut self) {
+        self.words[..self.used].fill(0);
+        self.len = 0;
+    }
+
     /// Returns the member that `n` members precede, in creation order.
     #[must_use]
     #[inline]
@@ -168,5 +174,7 @@ mod tests {
         );
         set.set(ThreadIx(64), false);
         assert!(!set.contains(ThreadIx(64)) && set.len() == 2);
+        set.clear();
+        assert!(set.is_empty() && set.iter().next().is_none() && !set.contains(ThreadIx(200)));
     }
 }

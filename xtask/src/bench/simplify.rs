@@ -47,6 +47,15 @@ struct Bench {
     directory: PathBuf,
 }
 
+/// A compiled program that is expected to fail.
+struct FailingProgram {
+    name: String,
+    path: PathBuf,
+    args: Vec<String>,
+    /// The rule for time-outs under which it does.
+    timeouts: String,
+}
+
 /// Sums over the traces of a program, or of all.
 #[derive(Default)]
 struct Sums {
@@ -181,7 +190,7 @@ impl Bench {
         println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
         let mut all = Sums::default();
         for program in self.failing_programs()? {
-            let (name, path, args) = program;
+            let FailingProgram { name, path, args, timeouts } = program;
             let mut more = vec![
                 "--traces".to_owned(),
                 traces.to_string(),
@@ -189,6 +198,8 @@ impl Bench {
                 REPLAYS.to_string(),
                 "--prove".into(),
                 "1500".into(),
+                "--timeouts".into(),
+                timeouts,
                 "--".into(),
                 path.display().to_string(),
             ];
@@ -214,8 +225,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Returns compiled programs that are expected to fail, with their arguments.
-    fn failing_programs(&self) -> Result<Vec<(String, PathBuf, Vec<String>)>> {
+    /// Returns compiled programs that are expected to fail.
+    fn failing_programs(&self) -> Result<Vec<FailingProgram>> {
         let rust = self.rust_programs()?;
         let mut programs = Vec::new();
         for language in ["c", "cpp", "rust"] {
@@ -240,7 +251,13 @@ impl Bench {
                     _ => self.compile(source, language, &key)?,
                 };
                 let args = key("args").split_whitespace().map(str::to_owned).collect();
-                programs.push((format!("{language}/{name}"), path, args));
+                let timeouts = if key("timeouts").is_empty() { "fair" } else { key("timeouts") };
+                programs.push(FailingProgram {
+                    name: format!("{language}/{name}"),
+                    path,
+                    args,
+                    timeouts: timeouts.to_owned(),
+                });
             }
         }
         Ok(programs)

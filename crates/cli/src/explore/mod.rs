@@ -27,7 +27,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_exec::{Error, Executor, Settings, WithheldTimeouts};
 use unsnarl_model::{
     Conflict, ConflictKind, EnabledThreads, Module, OutcomeKind, Plan, Policy, Program, Trace,
 };
@@ -116,6 +116,8 @@ pub(crate) struct SearchReport {
     pub(crate) interrupted: bool,
     completeness: Option<CompleteSearch>,
     incomplete_reason: Option<IncompleteReason>,
+    /// True if a time-out was too long to expire while other threads could go on.
+    withheld_long_timeouts: bool,
     races: Vec<race::RaceDescription>,
 }
 
@@ -135,7 +137,7 @@ impl SearchReport {
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
             "complete": self.completeness.map(|completeness| json!({
                 "preemptions": completeness.preemptions, "schedules": completeness.schedules,
-                "all": completeness.preemptions.is_none(),
+                "all": completeness.preemptions.is_none() && !completeness.bounds_timeouts,
             })),
         })
     }
@@ -151,6 +153,15 @@ impl SearchReport {
             0 => String::new(),
             all if all == self.warned => " (--fail-on misuse makes them failures)".into(),
             some => format!(" (--fail-on misuse makes {some} of these failures)"),
+        }
+    }
+
+    /// Mentions time-outs that the search did not try.
+    fn timeouts_text(&self) -> &'static str {
+        if self.withheld_long_timeouts {
+            "time-outs of a second and more were not tried early (--timeouts eager does that)\n"
+        } else {
+            ""
         }
     }
 
@@ -176,6 +187,7 @@ struct RunResult {
     conflicts: Vec<Conflict>,
     modules: Vec<Module>,
     steps: Option<RunSteps>,
+    withheld_timeouts: WithheldTimeouts,
 }
 
 impl RunResult {
@@ -192,17 +204,19 @@ impl RunResult {
             conflicts,
             modules,
             steps: None,
+            withheld_timeouts: run.withheld_timeouts(),
         }
     }
 
     fn summary(&self) -> RunSummary<'_> {
-        let Self { points, single_thread_points, conflicts, modules, steps, .. } = self;
+        let Self { points, single_thread_points, conflicts, modules, steps, withheld_timeouts, .. } = self;
         RunSummary {
             points: *points,
             single_thread_points: *single_thread_points,
             conflicts,
             modules,
             steps: steps.as_ref(),
+            withheld_timeouts: *withheld_timeouts != WithheldTimeouts::default(),
         }
     }
 }
@@ -381,6 +395,7 @@ impl SearchOptions {
                 search.runs += 1;
                 search.schedules.insert(attempt.schedule);
                 strategy.learn(plan, &attempt.summary());
+                search.withheld_long_timeouts |= attempt.withheld_timeouts.long;
                 races.add(&attempt.conflicts, &attempt.modules);
                 let run = search.runs;
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace, run));
@@ -511,9 +526,10 @@ impl Explore {
             let suffix = if search.interrupted { ", interrupted" } else { "" };
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
-                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}",
+                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}",
                 search.completeness.map_or_else(String::new, completeness_text),
                 search.races_text(),
+                search.timeouts_text(),
                 if search.is_complete() { String::new() } else { self.hint(search) },
             ));
             if let Some(trace) = &search.first_warned {
@@ -629,13 +645,17 @@ pub(crate) fn strategy_name(plan: &Plan) -> String {
 fn completeness_text(completeness: CompleteSearch) -> String {
     let s = if completeness.schedules == 1 { "" } else { "s" };
     let schedules = format!("{} schedule{s}", grouped(completeness.schedules));
-    match completeness.preemptions {
-        Some(1) => format!("no failure with at most 1 preemption: {schedules}, all explored\n"),
-        Some(most) => {
-            format!("no failure with at most {most} preemptions: {schedules}, all explored\n")
-        }
-        None => format!("no failure in any schedule: {schedules}, all explored\n"),
-    }
+    let class = match completeness.preemptions {
+        Some(1) => "with at most 1 preemption".to_owned(),
+        Some(most) => format!("with at most {most} preemptions"),
+        None => "in any schedule".to_owned(),
+    };
+    let timeouts = match (completeness.bounds_timeouts, completeness.preemptions) {
+        (true, Some(_)) => " and bounded early time-outs",
+        (true, None) => " with bounded early time-outs",
+        (false, _) => "",
+    };
+    format!("no failure {class}{timeouts}: {schedules}, all explored\n")
 }
 
 /// Formats a number with separators: 1,482.

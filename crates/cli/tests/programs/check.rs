@@ -28,13 +28,14 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     let from_checkpoint = expected.from_checkpoint;
     // A livelock has a million events, too many for race detection.
     let conflicts = expected.outcome != "livelock";
-    let plan =
-        |seed| Plan { tail: Policy::Random, seed, limits, conflicts, from_checkpoint, ..Plan::default() };
+    let timeouts = expected.timeouts;
+    let base = Plan { limits, timeouts, ..Plan::default() };
+    let plan = |seed| Plan { tail: Policy::Random, seed, conflicts, from_checkpoint, ..base.clone() };
     let serving = Settings { serve: true, ..Settings::default() };
     let mut executor = executor(program, expected, serving)?;
     let mut fresh = self::executor(program, expected, Settings::default())?;
 
-    let fair = run(&mut executor, &Plan { limits, ..Plan::default() })?;
+    let fair = run(&mut executor, &base)?;
     if expected.schedules == Schedules::Every {
         matches(&fair, expected).map_err(|reason| format!("without preemptions: {reason}"))?;
     }
@@ -97,7 +98,8 @@ pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), 
     let limits = RunLimits { millis: 60_000, ..RunLimits::default() };
     let mut executor = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
     for seed in 0..SEEDS {
-        let plan = Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
+        let timeouts = expected.timeouts;
+        let plan = Plan { tail: Policy::Random, seed, limits, conflicts: true, timeouts, ..Plan::default() };
         let trace = run(&mut executor, &plan)?;
         no_race(&trace).map_err(|reason| format!("instrumented, seed {seed}: {reason}"))?;
     }
@@ -148,7 +150,8 @@ fn first(segments: &[Segment], mut points: usize) -> Vec<Segment> {
 fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) -> Result<(), String> {
     const RUNS: u64 = 24;
     let from_checkpoint = expected.from_checkpoint;
-    let plan = Plan { limits, conflicts: true, points: Points::Places, from_checkpoint, ..Plan::default() };
+    let (points, timeouts) = (Points::Places, expected.timeouts);
+    let plan = Plan { limits, conflicts: true, points, from_checkpoint, timeouts, ..Plan::default() };
     let mut search = Search::new(Box::new(Portfolio::new(&plan)), Places::default());
     for nth in 0..RUNS {
         let Some(plan) = search.plan() else { break };
@@ -173,7 +176,14 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let steps = plan.choices.then_some(&steps);
         search.learn(
             &plan,
-            &RunSummary { points, single_thread_points, conflicts: &conflicts, modules: &modules, steps },
+            &RunSummary {
+                points,
+                single_thread_points,
+                conflicts: &conflicts,
+                modules: &modules,
+                steps,
+                ..RunSummary::default()
+            },
         );
         let again = run(executor, &trace.replay_plan())?;
         same(&trace, &again).map_err(|reason| format!("run {nth} by {name} does not replay: {reason}"))?;
@@ -341,7 +351,8 @@ fn from_the_outside(program: &Path, expected: &Expectation) -> Result<(), String
     fs::write(&stdin, &expected.stdin).map_err(|e| e.to_string())?;
     let timeout = if expected.outcome == "timeout" { "3s" } else { "60s" };
     let record = Command::new(unsnarl)
-        .args(["record", "--seed", "7", "--json", "--timeout", timeout, "--stdin"])
+        .args(["record", "--seed", "7", "--json", "--timeout", timeout])
+        .args(["--timeouts", expected.timeouts_name(), "--stdin"])
         .arg(&stdin)
         .arg("-o")
         .arg(&file)

@@ -52,7 +52,8 @@ fn agree(machine: &Machine, step: &Step, choices: EnabledThreads, takes_signals:
     match machine.enabled(step) {
         _ if is_unknown(step) => None,
         Enabled::Yes => Some(runs),
-        Enabled::IfTimePasses => Some(runs && (by_time || may_be_try(step))),
+        // The rule for time-outs may withhold it.
+        Enabled::IfTimePasses => Some(!runs || by_time || may_be_try(step)),
         // Any thread may take a signal that was sent to the process.
         Enabled::No { .. } if runs && takes_signals => None,
         Enabled::No { .. } => Some(!runs),

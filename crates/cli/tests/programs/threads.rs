@@ -25,7 +25,8 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     for seed in 0..if cut_off { 1 } else { SEEDS } {
         let tail = if seed == 0 { Policy::Fair } else { Policy::Random };
         let from_checkpoint = expected.from_checkpoint;
-        let plan = Plan { tail, seed, limits, conflicts: !cut_off, from_checkpoint, ..Plan::default() };
+        let (conflicts, timeouts) = (!cut_off, expected.timeouts);
+        let plan = Plan { tail, seed, limits, conflicts, from_checkpoint, timeouts, ..Plan::default() };
         let by_fibers = run(&mut fibers, &plan)?;
         // A run that ends by the time limit has another number of events each time, but the same schedule.
         let plan = if cut_off { by_fibers.replay_plan() } else { plan };

@@ -80,7 +80,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     Ok(match report.checked.verdict {
         FixVerdict::Failing => Verdict::Failure,
         FixVerdict::Fixed => Verdict::Fine,
-        FixVerdict::Unreachable(_) => Verdict::NotReproduced,
+        FixVerdict::Unreachable(_) | FixVerdict::Undecided => Verdict::NotReproduced,
     })
 }
 
@@ -175,6 +175,7 @@ impl FixReport<'_> {
             FixVerdict::Failing => "failing",
             FixVerdict::Fixed => "fixed",
             FixVerdict::Unreachable(_) => "unreachable",
+            FixVerdict::Undecided => "cannot-tell",
         }
     }
 
@@ -245,6 +246,10 @@ impl FixReport<'_> {
                 "no longer reachable: {path} cannot follow the recorded schedule; it ended normally\n  \
                  {}\nThe reason may be a lock that was added, or code that was removed. To try other schedules: {explore}\n",
                 self.miss_text().unwrap_or_default()
+            ),
+            (FixVerdict::Undecided, _) => format!(
+                "undecided: {path} was stopped before it ended: {}\n",
+                self.checked.trace.outcome.message
             ),
         }
     }

@@ -143,7 +143,7 @@ fn wait_for_external_input_is_not_a_deadlock() {
     let record = record.output().expect("unsnarl runs");
     drop(to);
     let report = printed(&record);
-    assert_eq!(record.status.code(), Some(100), "{report}");
+    assert_eq!(record.status.code(), Some(104), "{report}");
     assert!(report.contains("while it waited for something from outside"), "{report}");
     assert!(report.contains("thread 0.1 waits to read from a pipe"), "{report}");
 }

@@ -70,7 +70,7 @@ pub(crate) fn trace(
         warnings: warnings(memory, &places, &events),
         program_warnings: Vec::new(),
         native: false,
-        outcome: outcome::outcome(memory, files, &modules, &places, end, &output, &events),
+        outcome: outcome::outcome(memory, files, &modules, &places, end, &output, (&threads, &events)),
         threads,
         sites: places.sites,
         events,

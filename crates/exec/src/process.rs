@@ -24,8 +24,8 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_wire::{
-    AddedValue, BIND_NOW, DESCRIPTOR, NO_LEAK_DETECTION, Request, SERVICE, SNAPSHOTS, SPIN_CHECK_SIGNAL,
-    SPIN_COUNT, TIMEOUT_SIGNAL, UNLIMITED_STACK, WIRE_VARIABLE,
+    AddedValue, BIND_NOW, DESCRIPTOR, NO_LEAK_DETECTION, RUNTIME_MEMORY, Request, SERVICE, SNAPSHOTS,
+    SPIN_CHECK_SIGNAL, SPIN_COUNT, TIMEOUT_SIGNAL, UNLIMITED_STACK, WIRE_VARIABLE,
 };
 
 /// The program to start and its environment.
@@ -109,6 +109,21 @@ pub(crate) fn status(process: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The process name can hold any characters; it ends with the last parenthesis.
     text.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
+}
+
+/// Adds up the private memory of the runtime's mappings in the text of `/proc/PID/smaps`.
+fn runtime_memory(smaps: &str) -> u64 {
+    let (mut is_runtime, mut kib) = (false, 0);
+    for line in smaps.lines() {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some((start, _)) = first.split_once('-') {
+            let start = u64::from_str_radix(start, 16).unwrap_or(0);
+            is_runtime = RUNTIME_MEMORY.iter().any(|range| range.contains(&start));
+        } else if is_runtime && matches!(first, "Private_Clean:" | "Private_Dirty:") {
+            kib += rest.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+        }
+    }
+    kib * 1024
 }
 
 fn parent(process: i32) -> Option<u32> {
@@ -209,6 +224,12 @@ impl<'a> Process<'a> {
         let mut pages = figures.split(' ').skip(1).map(|figure| figure.parse().unwrap_or(0));
         let (resident, shared): (u64, u64) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
         resident.saturating_sub(shared) * 4096
+    }
+
+    /// Returns the bytes of private memory in the address ranges of the runtime.
+    pub(crate) fn runtime_memory(&self) -> u64 {
+        let Some(id) = self.id() else { return 0 };
+        runtime_memory(&std::fs::read_to_string(format!("/proc/{id}/smaps")).unwrap_or_default())
     }
 
     /// Returns whether the process uses the processor instead of waiting in the kernel.
@@ -872,4 +893,24 @@ fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) ->
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_memory_of_the_runtime_is_its_own() {
+        let smaps = "100000000000-100000003000 rw-p 00000000 00:00 0\n\
+                     Rss:                 512 kB\n\
+                     Shared_Dirty:          4 kB\n\
+                     Private_Clean:         8 kB\n\
+                     Private_Dirty:        16 kB\n\
+                     555555554000-555555555000 rw-p 00000000 08:01 7 /bin/program\n\
+                     Private_Dirty:      1024 kB\n\
+                     680000000000-680000010000 rw-p 00000000 00:00 0\n\
+                     Private_Dirty:        32 kB\n";
+        assert_eq!(runtime_memory(smaps), (8 + 16 + 32) << 10);
+        assert_eq!(runtime_memory(""), 0);
+    }
 }

@@ -1,8 +1,10 @@
 //! A finished run, and what can be learnt from the memory that it shared with the controller.
 
-use crate::{Executor, collect, monitor::LimitReached};
+use crate::{Executor, collect, monitor::LimitReached, outcome};
 use std::process::ExitStatus;
-use unsnarl_model::{Conflict, Divergence, EnabledThreads, Module, Op, Output, Plan, Trace};
+use unsnarl_model::{
+    Conflict, Divergence, EnabledThreads, Limit, Module, Op, OutcomeKind, Output, Plan, Trace,
+};
 use unsnarl_wire::EndKind;
 
 /// A finished run; its results are still in shared memory.
@@ -26,6 +28,15 @@ impl Run<'_> {
             && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
             && self.executor.memory.warnings().is_empty()
             && !self.executor.memory.threads().iter().skip(1).any(|t| t.joined_or_detached == 0)
+    }
+
+    /// Returns the limit that stopped the run before it ended, and a message that names the option that raises it.
+    #[must_use]
+    pub fn undecided(&self) -> Option<(Limit, String)> {
+        match outcome::undecided(&self.executor.memory, self.status, self.stopped)? {
+            (OutcomeKind::Undecided(limit), message) => Some((limit, message)),
+            _ => None,
+        }
     }
 
     /// Returns whether the run resumed from a snapshot.

@@ -49,6 +49,8 @@ pub enum FixVerdict {
     Fixed,
     /// The program ended normally, but this preemption of the recording cannot occur.
     Unreachable(MissedPreemption),
+    /// A run of the program was stopped by a limit.
+    Undecided,
 }
 
 /// The verdict and the last run.
@@ -96,6 +98,9 @@ pub fn check<B: Build>(
             trace = next;
             if trace.outcome.is_failure() {
                 return Ok(FixCheck { verdict: FixVerdict::Failing, trace, runs });
+            }
+            if trace.outcome.limit().is_some() {
+                return Ok(FixCheck { verdict: FixVerdict::Undecided, trace, runs });
             }
             if settled || rounds == ROUNDS {
                 break;

@@ -28,7 +28,7 @@ pub use divergence::Divergence;
 pub use event::{Event, Flags, Waker};
 pub use input::{Input, Inputs};
 pub use op::{ObjectKind, Op, Order};
-pub use outcome::{Backtrace, Misuse, Outcome, OutcomeKind, Signature, Wait, Warning, signal_name};
+pub use outcome::{Backtrace, Limit, Misuse, Outcome, OutcomeKind, Signature, Wait, Warning, signal_name};
 pub use plan::{Action, Fidelity, Places, Plan, PlannedAction, Points, Policy, Prefix, RunLimits, Span};
 pub use schedule::{EnabledThreads, Schedule, Segment, Stats, StatsCounter};
 pub use site::{ModuleIx, Site, SiteIx};

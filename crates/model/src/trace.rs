@@ -165,7 +165,9 @@ impl Trace {
         let place = self.outcome.site.map(place_of);
         let (place, message) = match kind {
             // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
-            OutcomeKind::Timeout => (None, message.split(", ").next().unwrap_or_default().into()),
+            OutcomeKind::Undecided(_) => (None, message.split(", ").next().unwrap_or_default().into()),
+            // The message counts operations, and at which of the loop's places the threads were is arbitrary.
+            OutcomeKind::Livelock => (place, String::new()),
             // A race is the same in both orders of its accesses.
             OutcomeKind::Race => match self.races.first() {
                 Some(race) => {

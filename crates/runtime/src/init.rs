@@ -15,6 +15,7 @@ use crate::{
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
+    livelock::RoundDetector,
     log::{Log, c_bytes},
     maps,
     modules::Modules,
@@ -195,6 +196,7 @@ unsafe fn begin(header: *mut Header) {
         unchanged: false,
         fruitless_events: 0,
         max_fruitless_events: plan.max_spins,
+        rounds: RoundDetector::of(&plan),
         spurious: plan.spurious != 0,
         to_reap: Vec::new(),
         log,
@@ -212,6 +214,7 @@ unsafe fn begin(header: *mut Header) {
         conflicts: None,
         observed: plan.choices > 0 || plan.debugged != 0,
     };
+    state.log.check_at(state.rounds.due());
     state.take_over_descriptors(files::inherited());
     state.me().must_check_signals = state.next_is_arrival(ThreadIx::MAIN);
     state.ready.set(ThreadIx::MAIN, true);

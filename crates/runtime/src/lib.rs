@@ -43,6 +43,7 @@ mod hooks;
 mod init;
 mod input;
 mod libc_randomness;
+mod livelock;
 mod log;
 mod maps;
 mod modules;

@@ -33,7 +33,7 @@ impl Mapping {
     }
 
     /// Returns whether it is writable memory shared with other processes, except the controller's.
-    fn is_shared(self) -> bool {
+    pub(crate) fn is_shared(self) -> bool {
         self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::OWN
     }
 

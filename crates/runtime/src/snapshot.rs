@@ -46,6 +46,8 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     files.restore();
     ids::begin(sys::process());
     state.log.restore_log(&saved);
+    state.rounds.continue_with(&state.log.header().plan);
+    state.log.check_at(state.rounds.due());
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
     state.observed = state.log.header().plan.choices > 0;
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);

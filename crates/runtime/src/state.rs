@@ -12,6 +12,7 @@ use crate::{
     heap,
     hooks::{key::Keys, openmp::OpenMpLocks},
     input::InputPositions,
+    livelock::RoundDetector,
     log::Log,
     modules::Modules,
     queue::Queues,
@@ -76,6 +77,7 @@ pub(crate) struct State {
     /// The number of consecutive events that changed nothing.
     pub(crate) fruitless_events: u64,
     pub(crate) max_fruitless_events: u64,
+    pub(crate) rounds: RoundDetector,
     pub(crate) spurious: bool,
     /// Threads that ended and that no thread will join.
     pub(crate) to_reap: Vec<ThreadIx>,

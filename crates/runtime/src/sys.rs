@@ -6,6 +6,7 @@ use core::{
     cell::UnsafeCell,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
+use unsnarl_wire::RUNTIME_MEMORY;
 
 /// Makes a system call with up to six arguments; negative results are errors.
 ///
@@ -31,6 +32,7 @@ pub(crate) const OWN: usize = 0x6000_0000_0000;
 const HEAP: usize = 0x6800_0000_0000;
 /// The start of the part of its heap that depends on the plan.
 const PLAN_HEAP: usize = 0x6c00_0000_0000;
+const _: () = assert!(OWN as u64 == RUNTIME_MEMORY[1].start && (PLAN_HEAP as u64) < RUNTIME_MEMORY[1].end);
 
 fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;

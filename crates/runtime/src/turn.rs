@@ -350,9 +350,45 @@ impl Runtime {
         state.picked = false;
         let mut own_flags = core::mem::take(&mut state.switch_flags);
         own_flags.add(state.me().region_flags.get());
-        let number = state.log.append(event.with(own_flags.get()));
+        let event = event.with(own_flags.get());
+        if !state.log.has_room() {
+            return self.append_slowly(event);
+        }
+        let number = state.log.store(event);
         if state.fruitless_events > state.max_fruitless_events {
-            end::livelock(state);
+            state.stop_without_progress();
+        }
+        if state.conflicts.is_some() {
+            state.watch_event(&event, number);
+        }
+        number
+    }
+}
+
+impl Runtime {
+    /// Appends an event where more memory is needed or a check is due.
+    #[cold]
+    #[inline(never)]
+    fn append_slowly(&mut self, event: RawEvent) -> u64 {
+        // States are compared before anything here depends on the number of events: it would be found on the stack.
+        let checked = self.state.log.is_check_due();
+        let round = if checked { self.next_round(&event) } else { 0 };
+        let number = self.append_whatever_it_takes(event, round);
+        if checked {
+            stack::clear_unused_stack();
+        }
+        number
+    }
+
+    #[inline(never)]
+    fn append_whatever_it_takes(&mut self, event: RawEvent, round: u64) -> u64 {
+        let state = &mut self.state;
+        let number = state.log.append(event);
+        if round > 0 {
+            end::repeated_round(state, round);
+        }
+        if state.fruitless_events > state.max_fruitless_events {
+            state.stop_without_progress();
         }
         let Some(number) = number else { end::full(state) };
         if state.conflicts.is_some() {
@@ -363,6 +399,16 @@ impl Runtime {
 }
 
 impl crate::state::State {
+    /// Ends the run, because nothing has changed for long. If something outside the program's threads can change
+    /// what they wait for, or the end of a time, they are observed for as long again.
+    #[cold]
+    fn stop_without_progress(&mut self) {
+        if self.by_timeout.is_empty() && !self.depends_on_outside() {
+            end::livelock(self);
+        }
+        self.fruitless_events = 0;
+    }
+
     /// Polls the gates that open without an event; if no thread can run, waits for the environment.
     #[cold]
     fn poll_environment(&mut self) {

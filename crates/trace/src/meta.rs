@@ -2,9 +2,9 @@
 
 use crate::bytes::{ByteCursor, Codec, CodecError, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
-    Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program, RunLimits,
-    Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Limit, Misuse, Module,
+    ModuleIx, Op, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program,
+    RunLimits, Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
 };
 
 /// Encodes a struct as its fields in order.
@@ -270,7 +270,7 @@ impl Codec for OutcomeKind {
             Self::Exception => (5, None),
             Self::Panic => (6, None),
             Self::Livelock => (7, None),
-            Self::Timeout => (8, None),
+            Self::Undecided(limit) => (12, Some(limit as i32)),
             Self::Race => (9, None),
             Self::Misuse => (10, None),
             Self::Check => (11, None),
@@ -289,10 +289,15 @@ impl Codec for OutcomeKind {
             5 => Self::Exception,
             6 => Self::Panic,
             7 => Self::Livelock,
-            8 => Self::Timeout,
+            // Up to format 10 the message says which limit it was.
+            8 => Self::Undecided(Limit::Time),
             9 => Self::Race,
             10 => Self::Misuse,
             11 => Self::Check,
+            12 => {
+                let limit = u8::try_from(i32::take(from)?).ok().and_then(Limit::from_number);
+                Self::Undecided(limit.ok_or("it has no such limit")?)
+            }
             _ => return Err("it has no such kind of end"),
         })
     }

@@ -6,7 +6,8 @@ mod looping;
 use proptest::prelude::*;
 use std::sync::Arc;
 use unsnarl_model::{
-    Action, Backtrace, Event, Flags, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
+    Action, Backtrace, Event, Flags, Limit, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace,
+    Wait,
 };
 use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
 
@@ -120,6 +121,14 @@ fn events_of_format_9_are_kept() {
     assert_eq!((trace.events[11].waited_mutex(), trace.events[11].waker()), (Some(lock), Some(8)));
     assert!(trace.events.iter().all(|event| event.context == 0));
     assert_eq!(trace.events.iter().filter(|event| event.size > 0).count(), 1, "only the waker");
+}
+
+/// The file was recorded from `data/format10.c` with `--max-events 12` by the last version that wrote format 10.
+#[test]
+fn time_out_of_format_10_is_undecided() {
+    let trace = decode(include_bytes!("data/format10.snarl")).expect("an older file");
+    assert_eq!(trace.outcome.limit(), Some(Limit::Events));
+    assert_eq!((trace.events.len(), trace.outcome.is_failure()), (12, false));
 }
 
 /// Up to format 8, the end of a wait named only the waking event.

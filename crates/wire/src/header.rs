@@ -208,6 +208,7 @@ impl Header {
                 diverged_thread: 0,
                 diverged_op: 0,
                 signal_code: 0,
+                round: 0,
                 message: [0; MAX_MESSAGE],
             },
         }
@@ -380,6 +381,9 @@ pub struct End {
     pub diverged_op: u32,
     /// The signal's code (`si_code`).
     pub signal_code: i32,
+    /// For a livelock: the number of events, up to the last, that the threads repeat; 0 if the last event is
+    /// repeated, or none.
+    pub round: u64,
     /// The last message of the program or of the runtime.
     pub message: [u8; MAX_MESSAGE],
 }

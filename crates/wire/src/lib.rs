@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -175,3 +175,8 @@ pub const WAITED_OUTSIDE: &str = "outside";
 
 /// The file name of the runtime library.
 pub const RUNTIME_LIBRARY: &str = "libunsnarl_rt.so";
+
+/// The addresses of the runtime's private memory: the race detector's shadow memory, the runtime's heaps and
+/// stacks. Programs are never put there.
+pub const RUNTIME_MEMORY: [core::ops::Range<u64>; 2] =
+    [0x1000_0000_0000..0x3000_0000_0000, 0x6000_0000_0000..0x6f00_0000_0000];

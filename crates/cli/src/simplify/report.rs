@@ -40,6 +40,12 @@ pub(crate) struct SimplificationReport {
 }
 
 impl SimplificationReport {
+    /// Replaces the simplified trace by the original, which is known to reproduce.
+    pub(crate) fn keep_original(&mut self, original: &Trace) {
+        (self.after, self.figures) = (original.clone(), original.stats());
+        self.preserved = Some(true);
+    }
+
     /// Saves the trace and prints the report.
     pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
         let path = match &self.saved {

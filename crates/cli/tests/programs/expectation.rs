@@ -26,6 +26,8 @@ pub(crate) struct Expectation {
     pub(crate) stdin: String,
     pub(crate) misuse: Vec<String>,
     pub(crate) instrument: bool,
+    /// The number of random schedules, for programs with very long runs.
+    pub(crate) seeds: Option<u64>,
     /// The search starts at the program's checkpoint.
     pub(crate) from_checkpoint: bool,
     pub(crate) flags: Vec<String>,
@@ -68,6 +70,7 @@ impl Expectation {
             stdin: unescaped(take("stdin").unwrap_or_default()),
             misuse: words(take("misuse")),
             instrument: take("instrument").expect("`instrument` is always there") == "yes",
+            seeds: take("seeds").map(|seeds| seeds.parse().expect("`seeds` is a number")),
             from_checkpoint: primitives.iter().any(|primitive| primitive == "hint-checkpoint"),
             flags: words(take("flags")),
         };

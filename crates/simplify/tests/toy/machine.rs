@@ -3,8 +3,8 @@
 use super::{Ins, Program};
 use std::collections::HashMap;
 use unsnarl_model::{
-    Action, EnabledThreads, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
-    Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
+    Action, EnabledThreads, Event, Flags, Limit, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output,
+    Plan, Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_sched::{Pick, Picker, PrefixSteps, RunView, SpinDetector, ThreadSet, changes_nothing};
 
@@ -137,11 +137,21 @@ impl<'p> Machine<'p> {
                 break;
             }
             if self.events.len() as u64 >= self.plan.limits.events {
-                self.end(OutcomeKind::Timeout, None, None, "the limit of events was reached");
+                self.end(
+                    OutcomeKind::Undecided(Limit::Events),
+                    None,
+                    None,
+                    "the limit of events was reached",
+                );
                 break;
             }
             let Pick::Run(thread) = picker.pick(&self) else {
-                self.end(OutcomeKind::Timeout, None, None, "the plan ended before the program did");
+                self.end(
+                    OutcomeKind::Undecided(Limit::Plan),
+                    None,
+                    None,
+                    "the plan ended before the program did",
+                );
                 break;
             };
             let preempts = thread != self.current

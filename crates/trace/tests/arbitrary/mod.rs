@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Misuse, Module,
-    ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix,
-    Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Limit, Misuse,
+    Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy,
+    Prefix, Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait,
+    Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -142,6 +143,7 @@ fn kind() -> impl Strategy<Value = OutcomeKind> {
     prop_oneof![
         any::<i32>().prop_map(OutcomeKind::Exit),
         any::<i32>().prop_map(OutcomeKind::Signal),
+        select(Limit::ALL).prop_map(OutcomeKind::Undecided),
         select(
             &[
                 OutcomeKind::Deadlock,
@@ -150,7 +152,6 @@ fn kind() -> impl Strategy<Value = OutcomeKind> {
                 OutcomeKind::Exception,
                 OutcomeKind::Panic,
                 OutcomeKind::Livelock,
-                OutcomeKind::Timeout,
                 OutcomeKind::Race,
                 OutcomeKind::Misuse,
                 OutcomeKind::Check

@@ -170,6 +170,10 @@ pub const TIMEOUT_SIGNAL: i32 = 32;
 /// there is only one.
 pub const SPIN_CHECK_SIGNAL: i32 = 33;
 
+/// The reason for refusing programs with a Java virtual machine, by their file or when they load the machine.
+pub const JVM_REFUSED: &str = "it is a Java virtual machine, which stops its threads by faults and switches them \
+     by itself; unsnarl is for C, C++ and Rust";
+
 /// The message of a timeout if the program could only have continued by input from outside.
 pub const WAITED_OUTSIDE: &str = "outside";
 

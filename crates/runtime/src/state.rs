@@ -246,9 +246,9 @@ impl State {
 
     #[cold]
     fn reclassify_at(&mut self, addr: usize) {
-        let mut n = 0;
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
+        let mut next = 0;
+        while let Some(thread) = self.waiting.first_from(next) {
+            next = thread.index() + 1;
             if self.thread(thread).pending.gate.depends_on(addr) {
                 self.reclassify(thread);
             }
@@ -261,9 +261,9 @@ impl State {
         if self.waiting.iter().any(|thread| self.waits_for_children(thread)) {
             children::settle();
         }
-        let mut n = 0;
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
+        let mut next = 0;
+        while let Some(thread) = self.waiting.first_from(next) {
+            next = thread.index() + 1;
             if self.thread(thread).pending.gate.is_polled() {
                 self.reclassify(thread);
             }

@@ -561,9 +561,9 @@ impl Runtime {
         if detached {
             state.to_reap.push(ix);
         }
-        let mut n = 0;
-        while let Some(waiter) = state.waiting.nth(n) {
-            n += 1;
+        let mut next = 0;
+        while let Some(waiter) = state.waiting.first_from(next) {
+            next = waiter.index() + 1;
             if state.thread(waiter).pending.gate == Gate::Join(ix) {
                 state.reclassify(waiter);
             }

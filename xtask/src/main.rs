@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
                            (or one part of it: native, stepping, lackey, slices, reductions)
   bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
   bench determinism [--runs N]  replays of a program that hashes uninitialised memory
+  bench semantics [--sequences N]  random operations have the same results as without control
   bench soak [--quick]     ten thousand runs: memory stays flat, no zombies, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs per second, no false failures
                            (or one part of it: failures, hard, clean, memory, speed)
@@ -66,6 +67,10 @@ fn main() -> ExitCode {
         ["bench", "determinism"] => bench::determinism::bench(None),
         ["bench", "determinism", "--runs", runs] => {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
+        }
+        ["bench", "semantics"] => bench::semantics::bench(None),
+        ["bench", "semantics", "--sequences", sequences] => {
+            sequences.parse().map_err(Into::into).and_then(|sequences| bench::semantics::bench(Some(sequences)))
         }
         ["bench", "soak"] => bench::soak::bench(bench::BenchEffort::Full),
         ["bench", "soak", "--quick"] => bench::soak::bench(bench::BenchEffort::Quick),

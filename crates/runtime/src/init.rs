@@ -3,6 +3,7 @@
 use crate::{
     access, atomic,
     atomic_values::AtomicValues,
+    before_control,
     children,
     clock::VirtualClock,
     conflicts::ConflictMonitor,
@@ -77,6 +78,7 @@ extern "C" fn init() {
         if let Some(offset) = tid_offset() {
             fiber::check_exit_redirection((sys::thread_pointer() + offset) as *mut u32);
         }
+        heap::with_plan_heap(before_control::note);
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
@@ -216,6 +218,7 @@ unsafe fn begin(header: *mut Header) {
     state.me().must_check_signals = state.next_is_arrival(ThreadIx::MAIN);
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
+    state.take_over_signals();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
     state.refresh_modules();
     ids::begin(sys::process());

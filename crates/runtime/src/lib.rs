@@ -22,6 +22,7 @@ extern crate alloc;
 mod access;
 mod atomic;
 mod atomic_values;
+mod before_control;
 mod children;
 mod clock;
 mod conflicts;
@@ -66,6 +67,7 @@ mod timers;
 mod token;
 mod tracer;
 mod turn;
+mod wait_proof;
 mod warn;
 mod watchdog;
 

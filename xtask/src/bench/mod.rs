@@ -8,6 +8,7 @@ pub(crate) mod predict;
 pub(crate) mod real;
 pub(crate) mod runtime;
 pub(crate) mod search;
+pub(crate) mod semantics;
 mod servers;
 pub(crate) mod simplify;
 pub(crate) mod slice;

@@ -10,6 +10,7 @@ use super::ALLOCATIONS;
 use crate::verdict::UnusableError;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::Command;
 
@@ -40,9 +41,11 @@ impl Defined {
         }
     }
 
-    /// Returns the name of the object file.
+    /// Returns the name of the object file, which differs if its contents do.
     pub(super) fn object(self) -> String {
-        format!("allocations-{}.o", self.name())
+        let mut hasher = DefaultHasher::new();
+        self.assembly().hash(&mut hasher);
+        format!("allocations-{}-{:016x}.o", self.name(), hasher.finish())
     }
 
     /// Makes sure that the object file is in this directory.
@@ -72,7 +75,8 @@ impl Defined {
     }
 
     fn assembly(self) -> String {
-        let mut text = String::from("\t.text\n");
+        // Like the stubs by which a program calls libraries, these have no source, and a slice passes over them.
+        let mut text = String::from("\t.section .plt.unsnarl, \"ax\", @progbits\n");
         for symbol in ALLOCATIONS {
             if self == Self::C && symbol.starts_with(CXX_PREFIX) {
                 text += &format!("\t.weak __real_{symbol}\n");

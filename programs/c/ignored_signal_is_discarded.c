@@ -54,17 +54,18 @@ int main(void)
     pthread_join(thread, NULL);
     CHECK(atomic_load(&handled) == 0);
 
-    /* Blocked, it stays pending although it is ignored; unblocked, it is gone. */
-    set_action(SIGUSR1, SIG_IGN);
+    /* Blocked, it stays pending although it is ignored; unblocked, it is gone. Every instance of a real-time signal counts. */
+    sigaddset(&set, SIGRTMIN);
+    set_action(SIGRTMIN, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    raise(SIGUSR1);
-    CHECK(is_pending(SIGUSR1));
+    raise(SIGRTMIN);
+    CHECK(is_pending(SIGRTMIN));
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    CHECK(!is_pending(SIGUSR1));
-    set_action(SIGUSR1, handler);
+    CHECK(!is_pending(SIGRTMIN));
+    set_action(SIGRTMIN, handler);
     sched_yield();
     CHECK(atomic_load(&handled) == 0);
-    raise(SIGUSR1);
+    raise(SIGRTMIN);
     CHECK(atomic_load(&handled) == 1);
     return 0;
 }

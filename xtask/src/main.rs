@@ -69,9 +69,10 @@ fn main() -> ExitCode {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
         }
         ["bench", "semantics"] => bench::semantics::bench(None),
-        ["bench", "semantics", "--sequences", sequences] => {
-            sequences.parse().map_err(Into::into).and_then(|sequences| bench::semantics::bench(Some(sequences)))
-        }
+        ["bench", "semantics", "--sequences", sequences] => sequences
+            .parse()
+            .map_err(Into::into)
+            .and_then(|sequences| bench::semantics::bench(Some(sequences))),
         ["bench", "soak"] => bench::soak::bench(bench::BenchEffort::Full),
         ["bench", "soak", "--quick"] => bench::soak::bench(bench::BenchEffort::Quick),
         ["bench", "search"] => bench::search::bench(bench::BenchEffort::Full, None),

@@ -226,8 +226,14 @@ fn stand_in_for_a_socket_answers_like_it() {
     client.read_to_string(&mut answer).expect("an answer");
     drop(client);
     let recorded = printed(&record.wait_with_output().expect("unsnarl ends"));
-    for line in ["nodelay 0 1", "keepalive 0", "domain 2 type 1 protocol 6 error 0", "there 0 5", "5 hello", "shutdown 0"]
-    {
+    for line in [
+        "nodelay 0 1",
+        "keepalive 0",
+        "domain 2 type 1 protocol 6 error 0",
+        "there 0 5",
+        "5 hello",
+        "shutdown 0",
+    ] {
         assert!(recorded.contains(line), "{line}: {recorded}");
     }
     let taken = std::net::TcpListener::bind(("127.0.0.1", number));

@@ -225,7 +225,8 @@ impl SocketKind {
         let option = |name: i32| {
             let (mut value, mut size) = (0i32, size_of::<i32>());
             let place = &raw mut value as usize;
-            let args = [fd as usize, libc::SOL_SOCKET as usize, name as usize, place, &raw mut size as usize, 0];
+            let args =
+                [fd as usize, libc::SOL_SOCKET as usize, name as usize, place, &raw mut size as usize, 0];
             // SAFETY: there is room for the result and its size.
             (unsafe { sys::call(libc::SYS_getsockopt, args) } == 0).then_some(value)
         };

@@ -3,8 +3,7 @@
 use crate::{
     access, atomic,
     atomic_values::AtomicValues,
-    before_control,
-    children,
+    before_control, children,
     clock::VirtualClock,
     conflicts::ConflictMonitor,
     context::{Context, ThreadBackend},

@@ -30,7 +30,9 @@ pub(crate) enum Step {
     /// The thread does something that does not repeat itself, or not soon.
     Refuted,
     /// The thread waits, in a loop of the program that begins at this address.
-    Waits { start: u64 },
+    Waits {
+        start: u64,
+    },
 }
 
 /// A proof in progress.
@@ -160,11 +162,16 @@ impl Proof {
         }
         let Self { factory: Some(factory), writes, write_count, .. } = self else { return false };
         for memory in factory.info(instruction).used_memory() {
-            if matches!(memory.access(), OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess) {
+            if matches!(
+                memory.access(),
+                OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+            ) {
                 continue;
             }
             let value = |register: Register, _, _| register_value(register, context);
-            let (Some(at), size) = (memory.virtual_address(0, value), memory.memory_size().size()) else { return false };
+            let (Some(at), size) = (memory.virtual_address(0, value), memory.memory_size().size()) else {
+                return false;
+            };
             if size == 0 || size > MAX_WRITE {
                 return false;
             }
@@ -194,8 +201,22 @@ fn has_other_effects(instruction: &Instruction) -> bool {
         || instruction.is_privileged()
         || matches!(
             instruction.mnemonic(),
-            M::Syscall | M::Sysenter | M::Int | M::Int1 | M::Int3 | M::Iretq | M::Hlt | M::Ud2
-                | M::Pushfq | M::Popfq | M::Rdrand | M::Rdseed | M::Xbegin | M::Xsave | M::Xsavec | M::Fxsave
+            M::Syscall
+                | M::Sysenter
+                | M::Int
+                | M::Int1
+                | M::Int3
+                | M::Iretq
+                | M::Hlt
+                | M::Ud2
+                | M::Pushfq
+                | M::Popfq
+                | M::Rdrand
+                | M::Rdseed
+                | M::Xbegin
+                | M::Xsave
+                | M::Xsavec
+                | M::Fxsave
         )
 }
 

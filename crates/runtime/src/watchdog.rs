@@ -145,6 +145,7 @@ unsafe extern "C" fn step(context: *mut libc::ucontext_t) {
     let registers = unsafe { &mut (*context).uc_mcontext };
     let Some(runtime) = Runtime::enter() else { return wait_proof::end(registers) };
     let state = &mut runtime.state;
+    // SAFETY: as for the history.
     let begun = unsafe { (*HISTORY.0.get()).event };
     let step = if state.log.count() == begun && !state.picked {
         wait_proof::step(registers, |pc| state.modules.is_program(pc), instruction)
@@ -158,7 +159,8 @@ unsafe extern "C" fn step(context: *mut libc::ucontext_t) {
     };
     wait_proof::end(registers);
     // SAFETY: as for the history.
-    exchange_action(libc::SIGTRAP, unsafe { *TRAP_ACTION.0.get() });
+    let before = unsafe { *TRAP_ACTION.0.get() };
+    exchange_action(libc::SIGTRAP, before);
     let sp = registers.gregs[libc::REG_RSP as usize] as usize;
     if let Some(start) = found.filter(|_| sys::is_readable(sp.saturating_sub(ROOM))) {
         LOOP_START.store(start, Ordering::Relaxed);

@@ -28,8 +28,11 @@ fn program_with_only_new_and_delete_runs() {
         for level in ["-O0", "-O2"] {
             for library in ["-Wl,--as-needed", "-static-libstdc++"] {
                 let args = ["c++", level, "-pthread", library, "-o", "new", "new.cpp"];
-                let output =
-                    place.command(UNSNARL, &args).env("UNSNARL_CXX", compiler).output().expect("unsnarl runs");
+                let output = place
+                    .command(UNSNARL, &args)
+                    .env("UNSNARL_CXX", compiler)
+                    .output()
+                    .expect("unsnarl runs");
                 assert!(output.status.success(), "{compiler} {level} {library}: {output:?}");
                 let (needed, _) = place.runs(0, "ldd", &["./new"]);
                 assert_eq!(needed.contains("libstdc++"), library == "-Wl,--as-needed", "{needed}");
@@ -89,8 +92,10 @@ int main(void)
     std::fs::rename(place.path("allocator"), place.path("libcounts.so")).expect("a library");
     for compiler in ["gcc", "clang"] {
         place.write("user.c", USER);
-        let args = ["cc", "-O0", "-Wl,--as-needed", "-o", "user", "user.c", "-L.", "-lcounts", "-Wl,-rpath,$ORIGIN"];
-        let output = place.command(UNSNARL, &args).env("UNSNARL_CC", compiler).output().expect("unsnarl runs");
+        let args =
+            ["cc", "-O0", "-Wl,--as-needed", "-o", "user", "user.c", "-L.", "-lcounts", "-Wl,-rpath,$ORIGIN"];
+        let output =
+            place.command(UNSNARL, &args).env("UNSNARL_CC", compiler).output().expect("unsnarl runs");
         assert!(output.status.success(), "{output:?}");
         assert_eq!(place.runs(0, "./user", &[]).0, "counted\n");
         assert_eq!(place.exits(0, &["record", "-o", "t.snarl", "--", "./user"]).0, "counted\n");

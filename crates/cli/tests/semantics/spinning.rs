@@ -66,8 +66,8 @@ fn handshake_by_a_volatile_flag_ends_normally() {
     place.compile("unoptimised", HANDSHAKE, &[crate::common::UNSNARL, "cc"], &["-O0"]);
     for program in ["./plain", "./optimised", "./unoptimised"] {
         for points in ["sync", "races", "all"] {
-            let (output, _) =
-                place.exits(0, &["record", "--points", points, "--seed", "3", "-o", "t.snarl", "--", program]);
+            let (output, _) = place
+                .exits(0, &["record", "--points", points, "--seed", "3", "-o", "t.snarl", "--", program]);
             assert_eq!(output, "1\n");
             assert_eq!(
                 place.json(0, &["replay", "--json", "t.snarl"])["identical"],

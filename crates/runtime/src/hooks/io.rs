@@ -159,7 +159,9 @@ impl Runtime {
         places: &OutputBuffers<'_>,
         job: impl FnOnce() -> isize,
     ) -> isize {
-        let Some(on) = self.state.descriptors.lookup(fd).filter(|on| on.peer != Peer::Own) else { return job() };
+        let Some(on) = self.state.descriptors.lookup(fd).filter(|on| on.peer != Peer::Own) else {
+            return job();
+        };
         let op = Op::FdOpen;
         // SAFETY: the caller's contract.
         stack::run_isolated(|| unsafe {

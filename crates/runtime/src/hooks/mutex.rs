@@ -74,8 +74,12 @@ impl Mutex {
         self.owner = before_control::owner((self.locked & OWNER_BITS) as u32);
         if self.locked & OWNER_DIED != 0 {
             self.health = ORPHANED;
-            (self.locked, self.owner, self.depth, self.users) = (0, 0, 0, 0);
+            (self.locked, self.owner, self.depth, self.users) = (OWNER_DIED, 0, 0, 0);
         }
+    }
+
+    const fn is_free(&self) -> bool {
+        self.locked == 0 || self.locked == OWNER_DIED
     }
 
     fn is_lost(&self) -> bool {
@@ -84,7 +88,7 @@ impl Mutex {
 
     /// Returns whether a lock by this thread would return now.
     pub(crate) fn can_lock(&self, thread: &Thread) -> bool {
-        self.locked == 0 || self.locked == OWNER_DIED || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
+        self.is_free() || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
     }
 
     /// Returns whether a second lock by the owner returns: of the four types, normal and adaptive do not
@@ -251,7 +255,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
         m.depth += 1;
         runtime.log(op, Flags::NONE, pc, addr, m.depth.into());
         return 0;
-    } else if m.locked != 0 {
+    } else if !m.is_free() {
         // glibc has separate code for these kinds.
         let is_special = m.kind & (ROBUST | INHERITS_PRIORITY) != 0;
         if op == Op::TryLock && !(mine && is_special && m.kind & TYPE == ERROR_CHECKING) {
@@ -354,7 +358,7 @@ hooks! {
         if m.kind & TYPE == RECURSIVE && m.depth > 1 {
             m.depth -= 1;
             runtime.log(Op::Unlock, Flags::NONE, pc, mutex as usize, m.depth.into());
-            return 0;
+            return if m.health == INCONSISTENT { libc::ENOTRECOVERABLE } else { 0 };
         }
         release(state, mutex);
         runtime.log(Op::Unlock, Flags::NONE, pc, mutex as usize, 0);

@@ -43,7 +43,13 @@ fn is_interrupting(signal: i32) -> bool {
 }
 
 /// `signal` and its variants, which differ in the flags.
-unsafe extern "C-unwind" fn install(runtime: &mut Runtime, signal: i32, handler: usize, flags: i32, pc: u64) -> usize {
+unsafe extern "C-unwind" fn install(
+    runtime: &mut Runtime,
+    signal: i32,
+    handler: usize,
+    flags: i32,
+    pc: u64,
+) -> usize {
     // SAFETY: all zeros is an action, and the program's handler is passed on.
     unsafe {
         let flags = if is_interrupting(signal) { flags & !libc::SA_RESTART } else { flags };

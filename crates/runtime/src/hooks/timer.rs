@@ -52,7 +52,9 @@ unsafe fn set(
     // SAFETY: the program's times.
     let (value, again) = unsafe { (duration(&(*new).it_value), duration(&(*new).it_interval)) };
     let (Some(value), Some(again)) = (value, again) else { return fail(libc::EINVAL) };
-    let Some(&mut Timer { clock, on_expiry, .. }) = runtime.state.timers.get(id) else { return fail(libc::EINVAL) };
+    let Some(&mut Timer { clock, on_expiry, .. }) = runtime.state.timers.get(id) else {
+        return fail(libc::EINVAL);
+    };
     // The kernel keeps the interval of a timer that is stopped only for descriptors.
     let again = if value == 0 && !matches!(on_expiry, TimerAction::Count { .. }) { 0 } else { again };
     let clocks = &runtime.state.clock;

@@ -26,6 +26,8 @@ enum { MUTEXES = 4, RWLOCKS = 2, CONDS = 2, SEMAPHORES = 2, THREADS = 3 };
 struct objects {
     pthread_mutex_t mutexes[MUTEXES];
     int types[MUTEXES], robust[MUTEXES];
+    /* glibc leaves a mutex that cannot be recovered locked after a trylock, so it is not used again. */
+    int lost[MUTEXES];
     /* How often each thread holds each lock. */
     int held[MUTEXES][THREADS], read[RWLOCKS][THREADS], written[RWLOCKS][THREADS];
     pthread_rwlock_t rwlocks[RWLOCKS];
@@ -188,6 +190,7 @@ static void init_objects(void)
 static void locked(int which, int me, int result)
 {
     if (result == 0 || result == EOWNERDEAD) o->held[which][me]++;
+    if (result == ENOTRECOVERABLE) o->lost[which] = 1;
 }
 
 /* A thread that ends while it holds a mutex. */
@@ -201,6 +204,7 @@ static void mutex_operation(int me)
     int which = (int)below(MUTEXES), result;
     pthread_mutex_t *mutex = &o->mutexes[which];
     struct timespec time = past();
+    if (o->lost[which]) return;
     int known = o->types[which] == PTHREAD_MUTEX_RECURSIVE || o->types[which] == PTHREAD_MUTEX_ERRORCHECK;
     switch (below(10)) {
     case 0:
@@ -234,6 +238,7 @@ static void mutex_operation(int me)
             result = pthread_mutex_unlock(mutex);
             error("munlock", which, result);
             if (result == 0 && o->held[which][me] > 0) o->held[which][me]--;
+            if (result == ENOTRECOVERABLE) o->lost[which] = 1;
         }
         break;
     case 8:
@@ -247,6 +252,7 @@ static void mutex_operation(int me)
                 pthread_create(&thread, NULL, locks_and_ends, mutex);
                 pthread_join(thread, &value);
                 error("mends", which, (int)(long)value);
+                if ((long)value == ENOTRECOVERABLE) o->lost[which] = 1;
             }
         }
         break;
@@ -313,12 +319,12 @@ static void cond_operation(int me)
         error("broadcast", which, pthread_cond_broadcast(cond));
         break;
     case 2:
-        if (may_wait && o->held[with][me] < 2) {
+        if (may_wait && !o->lost[with] && o->held[with][me] < 2) {
             error("ctimed", which, pthread_cond_timedwait(cond, &o->mutexes[with], &time));
         }
         break;
     case 3:
-        if (may_wait && o->held[with][me] < 2) {
+        if (may_wait && !o->lost[with] && o->held[with][me] < 2) {
             int clock = below(4) ? CLOCK_REALTIME : CLOCK_TAI;
             error("cclock", which, pthread_cond_clockwait(cond, &o->mutexes[with], clock, &time));
         }
@@ -583,7 +589,7 @@ static void child_operation(int me)
     if (child == 0) {
         size_t length = 0;
         for (int i = 0; i < MUTEXES; i++)
-            length += (size_t)sprintf(seen + length, "%d ", pthread_mutex_trylock(&o->mutexes[i]));
+            if (!o->lost[i]) length += (size_t)sprintf(seen + length, "%d ", pthread_mutex_trylock(&o->mutexes[i]));
         for (int i = 0; i < RWLOCKS; i++) {
             int read = pthread_rwlock_tryrdlock(&o->rwlocks[i]);
             if (read == 0) pthread_rwlock_unlock(&o->rwlocks[i]);

@@ -47,7 +47,7 @@ pub(crate) fn demo() -> Result<()> {
         "Both threads read 100 before either had written. The same program with a lock around the deposit:",
     );
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account_locked.c", "-o", "account_locked"], 0)?;
-    demo.unsnarl(&["explore", "--", "./account_locked"], 0)?;
+    demo.unsnarl(&["explore", "--runs", "1000", "--", "./account_locked"], 0)?;
     demo.print_heading("Does the lock fix it? Try the failing schedule on the new build:");
     demo.unsnarl(&["replay", "lost.snarl", "--program", "./account_locked"], UNREACHABLE)?;
     demo.print_heading(&format!("Open the report in a browser: {}", directory.join("report.html").display()));

@@ -29,6 +29,7 @@ usage: cargo xtask COMMAND
   bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
   bench determinism [--runs N]  replays of a program that hashes uninitialised memory
   bench fix                verdicts on other builds of a failing program, whose right verdict is known
+  bench semantics [--sequences N]  random operations have the same results as without control
   bench soak [--quick]     ten thousand runs: memory stays flat, no zombies, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs per second, no false failures
                            (or one part of it: failures, hard, clean, memory, speed)
@@ -69,6 +70,11 @@ fn main() -> ExitCode {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
         }
         ["bench", "fix"] => bench::fix::bench(),
+        ["bench", "semantics"] => bench::semantics::bench(None),
+        ["bench", "semantics", "--sequences", sequences] => sequences
+            .parse()
+            .map_err(Into::into)
+            .and_then(|sequences| bench::semantics::bench(Some(sequences))),
         ["bench", "soak"] => bench::soak::bench(bench::BenchEffort::Full),
         ["bench", "soak", "--quick"] => bench::soak::bench(bench::BenchEffort::Quick),
         ["bench", "search"] => bench::search::bench(bench::BenchEffort::Full, None),

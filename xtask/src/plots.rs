@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const WIDTH: u32 = 800;
+const LEFT: i32 = 20;
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 // The palette of Okabe and Ito, which people with colour blindness can tell apart.
@@ -31,6 +32,7 @@ pub(crate) fn draw_all(directory: Option<&str>) -> Result<()> {
     search(&Csv::read(&data.join("search.csv"))?, &directory.join("search.svg"))?;
     simplify(&Csv::read(&data.join("simplify.csv"))?, &directory.join("simplify.svg"))?;
     static_time(&Csv::read(&data.join("static.csv"))?, &directory.join("static.svg"))?;
+    long_traces(&Csv::read(&data.join("long.csv"))?, &directory.join("long.svg"))?;
     speed(&Csv::read(&data.join("speed.csv"))?, &directory.join("speed.svg"))
 }
 
@@ -72,11 +74,11 @@ impl Csv {
 /// Schedules to the first failure, for the programs with a published figure.
 fn search(csv: &Csv, path: &Path) -> Result<()> {
     let series = [
-        ("portfolio", "unsnarl's default", BLUE),
-        ("published", "best published", RED),
-        ("pct3", "PCT 3 (ours)", ORANGE),
-        ("pos", "POS (ours)", GREEN),
-        ("random", "random (ours)", GREY),
+        ("portfolio", "unsnarl, default search", BLUE),
+        ("published", "best published figure", RED),
+        ("pct3", "PCT with depth 3 in unsnarl", ORANGE),
+        ("pos", "partial order sampling in unsnarl", GREEN),
+        ("random", "random search in unsnarl", GREY),
     ];
     let mut groups = Vec::new();
     for row in &csv.rows {
@@ -100,7 +102,7 @@ fn search(csv: &Csv, path: &Path) -> Result<()> {
     grouped_bars(
         path,
         "Schedules to the first failure",
-        "schedules until the first failing one, mean (log scale); fewer is better",
+        "mean number of schedules until the first failure (log scale); fewer is better",
         &series,
         &groups,
         (1.0, 2000.0),
@@ -110,7 +112,7 @@ fn search(csv: &Csv, path: &Path) -> Result<()> {
 
 /// Runs per second against the peers.
 fn speed(csv: &Csv, path: &Path) -> Result<()> {
-    let series = [("unsnarl", BLUE), ("unsnarl without race detection", SKY), ("the other tool", RED)];
+    let series = [("unsnarl", BLUE), ("unsnarl without race detection", SKY), ("the tool at the left", RED)];
     let mut groups: Vec<Group> = Vec::new();
     for row in &csv.rows {
         let label = format!("{}: {}", csv.text(row, "peer")?, csv.text(row, "workload")?);
@@ -162,10 +164,11 @@ fn grouped_bars(
     const BAR: f64 = 16.0;
     const GAP: f64 = 12.0;
     let body: f64 = groups.iter().map(|group| group.bars.len() as f64 * BAR + GAP).sum();
-    let height = body as u32 + 125;
+    let head = 62 + legend_places(series).last().map_or(0, |(_, y)| *y as u32);
+    let height = head + body as u32 + 63;
     let root = canvas(path, height, title)?;
     legend(&root, series, 46)?;
-    let (plot, _) = root.margin(62, 0, 0, 30).split_vertically(height - 62);
+    let (plot, _) = root.margin(head, 0, 0, 30).split_vertically(height - head);
     // Pixels are the unit of the vertical axis: row positions are computed, not scaled.
     let mut chart = ChartBuilder::on(&plot)
         .set_label_area_size(LabelAreaPosition::Left, label_width)
@@ -221,16 +224,15 @@ fn simplify(csv: &Csv, path: &Path) -> Result<()> {
     let all = csv.rows.iter().find(|row| row[0] == "all").context("no row for all traces")?;
     rows.push((0.0, "mean of all traces", all));
     let height = rows.len() as i32 * ROW + 130;
-    let root =
-        canvas(path, height as u32, "Context switches and preemptions, before and after simplification")?;
-    legend(&root, &[("failing run as found", RED), ("simplified", BLUE)], 46)?;
+    let root = canvas(path, height as u32, "Context switches and preemptions of failing runs")?;
+    legend(&root, &[("as found by the search", RED), ("after simplification", BLUE)], 46)?;
     let label_width = 200;
     let panel_width = (WIDTH as i32 - label_width - 20) / 2;
     let (_, right) = root.split_horizontally(label_width);
     let (first, second) = right.split_horizontally(panel_width);
     let panels = [
-        (first, "context switches per run", "switches_before", "switches_after"),
-        (second, "preemptions per run", "preemptions_before", "preemptions_after"),
+        (first, "mean number of context switches per run", "switches_before", "switches_after"),
+        (second, "mean number of preemptions per run", "preemptions_before", "preemptions_after"),
     ];
     for (index, (panel, axis, before, after)) in panels.iter().enumerate() {
         let mut chart = ChartBuilder::on(panel)
@@ -271,10 +273,10 @@ fn simplify(csv: &Csv, path: &Path) -> Result<()> {
 /// Time of static simplification against the length of the trace.
 fn static_time(csv: &Csv, path: &Path) -> Result<()> {
     let lines = [
-        ("ours", "synthetic", "unsnarl's algorithm", BLUE),
-        ("arbitrary", "synthetic", "merges in arbitrary order", ORANGE),
+        ("ours", "synthetic", "unsnarl's algorithm, in memory", BLUE),
+        ("arbitrary", "synthetic", "the same, merging in arbitrary order", ORANGE),
         ("command", "synthetic", "unsnarl simplify --static, file to file", GREEN),
-        ("paper", "synthetic", "the paper's algorithms as printed", RED),
+        ("paper", "synthetic", "SimTrace, as the paper prints it", RED),
     ];
     let height = 500;
     let root = canvas(path, height, "Static simplification: time against trace length")?;
@@ -316,11 +318,11 @@ fn static_time(csv: &Csv, path: &Path) -> Result<()> {
     }
     chart
         .draw_series(std::iter::empty::<Circle<(f64, f64), i32>>())?
-        .label("hollow: recorded traces; filled: synthetic ones")
+        .label("hollow: recorded, filled: generated traces")
         .legend(|(x, y)| Circle::new((x + 7, y), 5, INK.stroke_width(2)));
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE)
         .border_style(GRID)
         .label_font(font(17))
@@ -330,11 +332,80 @@ fn static_time(csv: &Csv, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Context switches left of long traces against time: a panel for each trace.
+fn long_traces(csv: &Csv, path: &Path) -> Result<()> {
+    const COLUMNS: usize = 2;
+    const PANEL: u32 = 260;
+    let ways = [
+        ("default", "default", BLUE),
+        ("quick", "--effort 0", GREEN),
+        ("dynamic", "--dynamic (Tinertia)", RED),
+        ("hunt", "hunt", ORANGE),
+    ];
+    let mut traces: Vec<&str> = Vec::new();
+    for row in &csv.rows {
+        let trace = csv.text(row, "trace")?;
+        if traces.last() != Some(&trace) {
+            traces.push(trace);
+        }
+    }
+    let rows = traces.len().div_ceil(COLUMNS);
+    let root = canvas(path, 70 + PANEL * rows as u32, "Long traces: context switches left against time")?;
+    legend(&root, &ways.map(|(_, name, color)| (name, color)), 48)?;
+    let panels = root.margin(66, 4, 0, 0).split_evenly((rows, COLUMNS));
+    for (panel, trace) in panels.iter().zip(traces) {
+        let mut curves: Vec<Vec<(f64, f64)>> = vec![Vec::new(); ways.len()];
+        for row in &csv.rows {
+            let way = csv.text(row, "way")?;
+            if let Some(index) = ways
+                .iter()
+                .position(|(name, ..)| *name == way)
+                .filter(|_| csv.text(row, "trace").is_ok_and(|name| name == trace))
+            {
+                let (seconds, switches) = (csv.required(row, "seconds")?, csv.required(row, "switches")?);
+                curves[index].push((seconds.max(0.01), switches.max(1.0)));
+            }
+        }
+        let most = |of: fn(&(f64, f64)) -> f64| curves.iter().flatten().map(of).fold(1.0, f64::max);
+        let (seconds, switches) = (most(|point| point.0), most(|point| point.1));
+        let mut chart = ChartBuilder::on(panel)
+            .caption(trace, font(17))
+            .margin_right(16)
+            .set_label_area_size(LabelAreaPosition::Left, 64)
+            .set_label_area_size(LabelAreaPosition::Bottom, 36)
+            .build_cartesian_2d((0.01..1.2 * seconds).log_scale(), (1.0..1.5 * switches).log_scale())?;
+        chart
+            .configure_mesh()
+            .x_desc("seconds (log scale)")
+            .x_labels(5)
+            .y_labels(5)
+            .x_label_formatter(&|value| format!("{value}"))
+            .y_label_formatter(&|value| thousands(*value))
+            .label_style(font(13))
+            .axis_desc_style(font(14))
+            .axis_style(INK)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        // The default is drawn last, so that it is never hidden.
+        for (curve, (_, _, color)) in curves.iter().zip(ways).rev() {
+            let mut steps: Vec<(f64, f64)> = Vec::new();
+            for &(seconds, switches) in curve {
+                steps.extend(steps.last().map(|&(_, before)| (seconds, before)));
+                steps.push((seconds, switches));
+            }
+            chart.draw_series(LineSeries::new(steps, color.stroke_width(2)))?;
+        }
+    }
+    root.present()?;
+    Ok(())
+}
+
 /// A white drawing area with a title.
 fn canvas<'a>(path: &'a Path, height: u32, title: &str) -> Result<Area<'a>> {
     let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    text(&root, title, (20, 22), HPos::Left, 22)?;
+    text(&root, title, (LEFT, 22), HPos::Left, 22)?;
     Ok(root)
 }
 
@@ -348,16 +419,30 @@ fn text(area: &Area<'_>, text: &str, at: (i32, i32), horizontal: HPos, size: u32
     Ok(())
 }
 
-/// A row of coloured squares with names.
-fn legend(area: &Area<'_>, series: &[(&str, RGBColor)], y: i32) -> Result<()> {
-    let mut x = 20;
-    for (name, color) in series {
+/// Rows of coloured squares with names, the first of them at `top`.
+fn legend(area: &Area<'_>, series: &[(&str, RGBColor)], top: i32) -> Result<()> {
+    for ((name, color), (x, y)) in series.iter().zip(legend_places(series)) {
+        let y = top + y;
         area.draw(&Rectangle::new([(x, y - 6), (x + 12, y + 6)], color.filled()))?;
         text(area, name, (x + 18, y), HPos::Left, 17)?;
-        // The SVG backend cannot measure text: about 7.5 pixels per character at this size.
-        x += 18 + (name.chars().count() as f64 * 7.5) as i32 + 20;
     }
     Ok(())
+}
+
+/// The position of each square of a legend, relative to its first row.
+fn legend_places(series: &[(&str, RGBColor)]) -> Vec<(i32, i32)> {
+    const ROW: i32 = 24;
+    let (mut x, mut y) = (LEFT, 0);
+    let place = |(name, _): &(&str, RGBColor)| {
+        // The SVG backend cannot measure text: about 7.5 pixels per character at this size.
+        let width = 18 + (name.chars().count() as f64 * 7.5) as i32 + 20;
+        if x > LEFT && x + width > WIDTH as i32 {
+            (x, y) = (LEFT, y + ROW);
+        }
+        x += width;
+        (x - width, y)
+    };
+    series.iter().map(place).collect()
 }
 
 /// A number with separators: `1,234`; powers of ten from a million on as `10 M`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-const PLOTS: [&str; 4] = ["search.svg", "simplify.svg", "speed.svg", "static.svg"];
+const PLOTS: [&str; 5] = ["long.svg", "search.svg", "simplify.svg", "speed.svg", "static.svg"];
 
 #[test]
 fn plots_match_their_data() {

@@ -75,13 +75,16 @@ impl Hunt {
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
         print_progress(json, "searching for a schedule that fails");
-        let bar = explore::progress(self.options.runs, json);
-        let mut search = self.options.explore(program, &interrupt, &bar)?;
+        let budget = self.options.budget();
+        // Without a time for the whole command, the parts after the search have their own.
+        let until = budget.until.filter(|_| self.options.time.is_some());
+        let bar = explore::progress(&budget, json);
+        let mut search = self.options.explore(program, budget, &interrupt, &bar)?;
         if search.failures.0.is_empty() {
             let explore = Explore { options: self.options, follow: self.follow, target: self.target };
             return explore.report(&mut search);
         }
-        let result = self.simplify(&search, &interrupt)?;
+        let result = self.simplify(&search, until, &interrupt)?;
         if let Some(path) = &self.html {
             report::write(path, &result.simplification.after, Some(&result.found))?;
         }
@@ -96,13 +99,18 @@ impl Hunt {
         if json {
             output::json(&result.json(&search));
         } else {
-            output::print(&result.page(&search, &self.options));
+            output::print(&result.page(&search));
         }
         Ok(Verdict::Failure)
     }
 
     /// Simplifies the first failure, and saves the traces before and after.
-    fn simplify(&self, search: &SearchReport, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
+    fn simplify(
+        &self,
+        search: &SearchReport,
+        until: Option<Instant>,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
         let name = traces::program_name(&found);
         let original = match self.options.path(0) {
@@ -114,8 +122,8 @@ impl Hunt {
         print_progress(self.options.run.json, "simplifying it");
         let run_options = simplify::program::RunOptions {
             jobs: self.options.jobs,
-            until: Instant::now().checked_add(self.simplify_time),
-            executions: 10_000,
+            until: [Instant::now().checked_add(self.simplify_time), until].into_iter().flatten().min(),
+            executions: u64::MAX,
             snapshots: true,
             checks: self.options.checks.clone(),
             quiet: self.options.run.json,
@@ -123,9 +131,14 @@ impl Hunt {
         let options = combined::SimplifyOptions {
             effort: self.effort,
             batch: run_options.jobs,
+            executions: run_options.executions,
             ..combined::SimplifyOptions::default()
         };
         let mut simplification = simplify::Method::Both(options).simplify(&found, run_options, interrupt)?;
+        if simplification.preserved != Some(true) {
+            // The failure that was found has been reproduced.
+            simplification.keep_original(&found);
+        }
         judge::add_stacks(&mut simplification.after);
         let path = traces::save_as(
             &simplification.after,
@@ -133,14 +146,21 @@ impl Hunt {
             &format!("{name}-simplified"),
         )?;
         print_progress(self.options.run.json, "looking for the lines that contributed");
-        let (sliced, slice) = match slice::failure(&simplification.after, self.slice_time, interrupt) {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let slice_time = left.map_or(self.slice_time, |left| left.min(self.slice_time));
+        let (sliced, slice) = match slice::failure(&simplification.after, slice_time, interrupt) {
             Ok(Some(SliceOutcome::Text(text))) => (true, text),
             Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
             Ok(None) => (
                 false,
                 format!(
-                    "no slice within {:?} (--slice-time): `unsnarl slice {}` has no time limit\n",
-                    self.slice_time,
+                    "no slice within {:?} ({}): `unsnarl slice {}` has no time limit\n",
+                    if slice_time < self.slice_time {
+                        Duration::from_secs(slice_time.as_secs())
+                    } else {
+                        slice_time
+                    },
+                    if slice_time < self.slice_time { "--time" } else { "--slice-time" },
                     path.display()
                 ),
             ),
@@ -152,7 +172,7 @@ impl Hunt {
 
 impl HuntResult {
     /// Returns the final page: the failure and its cause, the interleaving, the slice, and the next commands.
-    fn page(&self, search: &SearchReport, options: &SearchOptions) -> String {
+    fn page(&self, search: &SearchReport) -> String {
         let after = &self.simplification.after;
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&after.modules, &mut symbols);
@@ -160,10 +180,7 @@ impl HuntResult {
         let (before, left) = (self.found.stats(), after.stats());
         let (path, original) = (output::quoted(&self.path), output::quoted(&self.original));
         let run = search.failures.0[0].run;
-        let checked = match self.simplification.preserved {
-            Some(true) => explore::SAME_FAILURE,
-            _ => explore::NOT_REPRODUCED,
-        };
+        let checked = explore::SAME_FAILURE;
         let parts = [
             headline_text(after, &mut names, &look),
             cause_text(after, &mut names, &look),
@@ -172,7 +189,7 @@ impl HuntResult {
             self.slice.trim().to_owned() + "\n",
             self.races(),
             format!(
-                "found    in run {} of {} ({}), {:.2} s\n\
+                "found    in run {} ({}), {:.2} s\n\
                  reduced  {}, {}, {:.2} s{}\n\
                  trace    {path} (original: {original})\n\
                  replay   unsnarl replay {path}   ({checked})\n\
@@ -182,7 +199,6 @@ impl HuntResult {
                  prove    unsnarl simplify --prove {path}\n\
                  fixed?   unsnarl replay {path} --program FIXED\n",
                 run,
-                options.runs,
                 explore::strategy_name(&self.found.plan),
                 search.elapsed.as_secs_f64(),
                 reduction(&before, &left),
@@ -217,7 +233,7 @@ impl HuntResult {
         let (outcome, stats, _) = output::trace_json(after);
         let needs = counterfactuals_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
         json!({
-            "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.simplification.elapsed).as_secs_f64(),
+            "found": true, "runs": search.runs, "undecided": search.undecided, "elapsed_s": (search.elapsed + self.simplification.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
             "cause": self.cause(), "executions": self.simplification.stats.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice,

@@ -123,6 +123,9 @@ enum Command {
     /// Simplify failing traces with our algorithm and the paper's, for `cargo xtask bench`
     #[command(hide = true)]
     BenchSimplify(bench::simplify::BenchSimplify),
+    /// Simplify a failing trace in several ways, and print what was left when, for `cargo xtask bench`
+    #[command(hide = true)]
+    BenchSimplifyCurve(bench::simplify_curve::BenchSimplifyCurve),
     /// Time the simplification of long traces by their dependences, for `cargo xtask bench`
     #[command(hide = true)]
     BenchStatic(bench::static_order::BenchStatic),
@@ -249,6 +252,7 @@ fn execute(command: Command) -> anyhow::Result<Verdict> {
         Command::BenchRun(command) => command.run(),
         Command::BenchSearch(command) => command.run(),
         Command::BenchSimplify(command) => command.run(),
+        Command::BenchSimplifyCurve(command) => command.run(),
         Command::BenchStatic(command) => command.run(),
         Command::BenchPredict(command) => command.run(),
     }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use unsnarl_exec::Settings;
-use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits};
+use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits, Timeouts};
 
 /// The program to run.
 #[derive(Args)]
@@ -45,6 +45,9 @@ pub(crate) struct RunArgs {
     /// Let waits on condition variables wake up spuriously, as POSIX allows
     #[arg(long)]
     spurious: bool,
+    /// When sleeps, timed waits and timers may end although other threads can go on
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "fair")]
+    timeouts: TimeoutRule,
     /// Stop a run after this much real time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     timeout: Duration,
@@ -125,6 +128,27 @@ impl FromStr for PointSet {
     }
 }
 
+/// The rule by which time-outs expire while other threads can go on.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimeoutRule {
+    /// At any moment, whatever their length
+    Eager,
+    /// Short ones, but only now and then; those of about a second and more if the other threads run on and on
+    Fair,
+    /// Never: only when no other thread can go on
+    Late,
+}
+
+impl From<TimeoutRule> for Timeouts {
+    fn from(rule: TimeoutRule) -> Self {
+        match rule {
+            TimeoutRule::Eager => Self::Eager,
+            TimeoutRule::Fair => Self::Fair,
+            TimeoutRule::Late => Self::Late,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// Misuse of locks, condition variables or threads
@@ -160,6 +184,7 @@ impl RunArgs {
             one_in: self.one_in,
             conflicts: self.fail_on.contains(&FailOn::Race),
             spurious: self.spurious,
+            timeouts: self.timeouts.into(),
             limits: RunLimits {
                 events: self.max_events,
                 spins: self.max_spins,

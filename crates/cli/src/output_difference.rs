@@ -1,7 +1,7 @@
 //! Compares the output of a replay with the recording's.
 
 use std::fmt;
-use unsnarl_model::{Op, OutcomeKind, Trace};
+use unsnarl_model::{Op, Trace};
 
 /// The first line that differs.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl OutputDifference {
     /// they like.
     pub(crate) fn of(recorded: &Trace, replayed: &Trace) -> Option<Self> {
         let has_children = recorded.events.iter().any(|event| event.op == Op::ChildStart);
-        if has_children || recorded.outcome.kind == OutcomeKind::Timeout {
+        if has_children || recorded.outcome.limit().is_some() {
             return None;
         }
         let (old, new) = (&recorded.output, &replayed.output);

@@ -61,7 +61,11 @@ impl Record {
             eprintln!("replay   unsnarl replay {path}");
             eprintln!("show     unsnarl show {path}");
         }
-        Ok(if trace.outcome.is_failure() { Verdict::Failure } else { Verdict::Fine })
+        Ok(match trace.outcome.limit() {
+            Some(_) => Verdict::Undecided,
+            None if trace.outcome.is_failure() => Verdict::Failure,
+            None => Verdict::Fine,
+        })
     }
 }
 

@@ -1,12 +1,7 @@
 //! `unsnarl replay`: replays a recorded schedule.
 
 use crate::{
-    fix, gdb,
-    judge::judge_like,
-    options::ThreadArgs,
-    output,
-    output_difference::OutputDifference,
-    traces,
+    fix, gdb, judge::judge_like, options::ThreadArgs, output, output_difference::OutputDifference, traces,
     verdict::Verdict,
 };
 use anyhow::{Result, bail};
@@ -34,7 +29,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "PATH", conflicts_with = "relaxed")]
     program: Option<PathBuf>,
     /// For CI: try the schedule on the program as it is now, or on --program, and succeed if the failure is fixed or
-    /// no longer reachable; 100 if it still fails, 103 if that cannot be told
+    /// no longer reachable; 100 if it still fails, 103 if there is no verdict
     #[arg(long, value_name = "VERDICT", value_parser = ["fixed"], conflicts_with_all = ["relaxed", "gdb", "vscode"])]
     expect: Option<String>,
     #[command(flatten)]
@@ -173,10 +168,10 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let mut trace = run.trace();
     let difference = recorded.first_difference(&trace);
     let same_events = difference.is_none();
-    // A run that was cut off by a limit ends where its recording did. If it never reaches another schedule point, some
-    // limit ends the replay too; which one comes first depends on their sizes.
-    let cut_off = cut_off || trace.outcome.kind == OutcomeKind::Timeout && divergence.is_none();
-    if cut_off && same_events && recorded.outcome.kind == OutcomeKind::Timeout {
+    // A run that was cut off ends where its recording did. If it never reaches another schedule point, some limit ends
+    // the replay too; which one comes first depends on their sizes.
+    let cut_off = cut_off || trace.outcome.limit().is_some() && divergence.is_none();
+    if cut_off && same_events && was_cut_off(recorded.outcome.kind) {
         trace.outcome = recorded.outcome.clone();
         divergence = None;
     }
@@ -196,6 +191,15 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let same_layout = recorded.has_layout_of(&trace);
     let output_difference = OutputDifference::of(recorded, &trace);
     Ok(ReplayResult { trace, reproduced, difference, same_layout, output_difference, divergence })
+}
+
+/// Returns whether a run with this outcome may have been cut off: it was stopped by a limit, or would never have ended,
+/// or it is a failure by what happened before its end.
+const fn was_cut_off(kind: OutcomeKind) -> bool {
+    matches!(
+        kind,
+        OutcomeKind::Undecided(_) | OutcomeKind::Livelock | OutcomeKind::Race | OutcomeKind::Misuse
+    )
 }
 
 /// Returns whether the same threads execute the same operations at the same sites in the same order.

@@ -12,6 +12,8 @@ pub(crate) enum Verdict {
     Failure,
     /// A replay diverged or did not reproduce.
     NotReproduced,
+    /// Nothing failed, and no run was decided.
+    Undecided,
     /// This machine or target lacks something; the message was printed already.
     Unusable,
     /// Interrupted by the user.
@@ -76,6 +78,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
         Ok(Verdict::Failure) => ExitCode::from(100),
         Ok(Verdict::NotReproduced) => ExitCode::from(103),
+        Ok(Verdict::Undecided) => ExitCode::from(104),
         Ok(Verdict::Unusable) => ExitCode::from(96),
         Ok(Verdict::Interrupted) => ExitCode::from(130),
         Ok(Verdict::Status(status)) => ExitCode::from(status as u8),

@@ -68,6 +68,11 @@ fn uncontrollable_programs_are_rejected_with_advice() {
     compile(&place, "gcc-tsan", NOTHING, &["-fsanitize=thread"]);
     compile(&place, "gcc-asan", NOTHING, &["-fsanitize=address"]);
     compile(&place, "library.so", NOTHING, &["-shared", "-fPIC"]);
+    compile(&place, "libjli.so", NOTHING, &["-shared", "-fPIC", "-Wl,-soname,libjli.so"]);
+    compile(&place, "java", NOTHING, &["-Wl,--no-as-needed", "-L.", "-ljli", "-Wl,-rpath,$ORIGIN"]);
+    compile(&place, "libjvm.so", NOTHING, &["-shared", "-fPIC"]);
+    let opens = "#include <dlfcn.h>\nint main(void) { return !dlopen(\"./libjvm.so\", RTLD_NOW); }";
+    compile(&place, "opens-jvm", opens, &[]);
     compile(&place, "object.o", NOTHING, &["-c"]);
     for (name, mode) in
         [("setuid", 0o4755), ("setgid", 0o2755), ("not-executable", 0o644), ("object.o", 0o755)]
@@ -91,6 +96,8 @@ fn uncontrollable_programs_are_rejected_with_advice() {
         ("static-pie", "statically linked; link it dynamically"),
         ("musl", "musl C library; build it for glibc"),
         ("go", "a Go program, whose threads are not pthreads; unsnarl is for"),
+        ("java", "a Java virtual machine, which stops its threads by faults"),
+        ("opens-jvm", "a Java virtual machine, which stops its threads by faults"),
         ("clang-tsan", "ThreadSanitizer's own runtime; build it with `unsnarl cc`"),
         ("gcc-tsan", "ThreadSanitizer's own runtime; build it with `unsnarl cc`"),
         ("gcc-asan", "link it with -static-libasan"),

@@ -352,8 +352,9 @@ fn interrupted_search_reports_results_and_cleans_up() {
 fn timed_out_run_reports_its_position() {
     let place = Place::new("timeout");
     place.gcc("spin", "static volatile int stop;\nint main(void) {\n  while (!stop) {}\n}");
-    let report = place.json(100, &["record", "--timeout", "3s", "--json", "--", "./spin"]);
-    assert_eq!(report["outcome"]["kind"], "timeout");
+    let report = place.json(104, &["record", "--timeout", "3s", "--json", "--", "./spin"]);
+    assert_eq!(report["outcome"]["kind"], "undecided");
+    assert_eq!(report["outcome"]["limit"], "time");
     assert_eq!(report["outcome"]["site"], "spin.c:3");
     let message = report["outcome"]["message"].as_str().expect("a message");
     assert!(
@@ -475,8 +476,8 @@ fn blocked_signals_do_not_defeat_the_time_limit() {
     );
     for threads in ["fibers", "kernel"] {
         let report =
-            place.json(100, &["record", "--timeout", "3s", "--threads", threads, "--json", "--", "./deaf"]);
-        assert_eq!(report["outcome"]["kind"], "timeout");
+            place.json(104, &["record", "--timeout", "3s", "--threads", threads, "--json", "--", "./deaf"]);
+        assert_eq!(report["outcome"]["kind"], "undecided");
         assert_eq!(report["outcome"]["site"], "deaf.c:8");
     }
 }
@@ -485,8 +486,9 @@ fn blocked_signals_do_not_defeat_the_time_limit() {
 fn endless_output_is_stopped() {
     let place = Place::new("output");
     place.gcc("yes", "#include <stdio.h>\nint main(void) { for (;;) puts(\"yes\"); }");
-    let report = place.json(100, &["record", "--max-output", "1", "--json", "--", "./yes"]);
-    assert_eq!(report["outcome"]["kind"], "timeout");
+    let report = place.json(104, &["record", "--max-output", "1", "--json", "--", "./yes"]);
+    assert_eq!(report["outcome"]["kind"], "undecided");
+    assert_eq!(report["outcome"]["limit"], "output");
     assert!(report["outcome"]["message"].as_str().expect("a message").contains("--max-output"), "{report}");
 }
 
@@ -499,10 +501,10 @@ fn run_stopped_at_a_limit_replays() {
         "#include <stdio.h>\nstatic volatile int stop;\nint main(void) {\n  for (int i = 0; i < 600000; i++) puts(\"yes\");\n  \
          fflush(stdout);\n  while (!stop) {}\n}",
     );
-    let limits = ["--runs", "1", "--max-output", "1", "--timeout", "3s", "-o", "t.snarl"];
-    let found = place.unsnarl(100, &[&["explore"], &limits[..], &["--", "./much"]].concat());
-    assert!(found.contains("--max-output") && found.contains("(checked: identical)"), "{found}");
-    let report = place.json(100, &["replay", "--json", "t.snarl"]);
+    let limits = ["--max-output", "1", "--timeout", "3s", "-o", "t.snarl"];
+    let (_, found) = place.exits(104, &[&["record"], &limits[..], &["--", "./much"]].concat());
+    assert!(found.contains("--max-output"), "{found}");
+    let report = place.json(0, &["replay", "--json", "t.snarl"]);
     assert_eq!(report["reproduced"], true, "{report}");
 }
 
@@ -513,8 +515,9 @@ fn run_that_exhausts_memory_is_stopped() {
         "hoard",
         "#include <stdlib.h>\n#include <string.h>\nint main(void) { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }",
     );
-    let report = place.json(100, &["record", "--max-memory", "64", "--json", "--", "./hoard"]);
-    assert_eq!(report["outcome"]["kind"], "timeout");
+    let report = place.json(104, &["record", "--max-memory", "64", "--json", "--", "./hoard"]);
+    assert_eq!(report["outcome"]["kind"], "undecided");
+    assert_eq!(report["outcome"]["limit"], "memory");
     assert!(report["outcome"]["message"].as_str().expect("a message").contains("--max-memory"), "{report}");
 }
 
@@ -622,6 +625,28 @@ fn simplified_failure_replays() {
     place.json(0, &["record", "-o", "fine.snarl", "--json", "--", "./counter"]);
     let (_, stderr) = place.exits(2, &["simplify", "fine.snarl"]);
     assert!(stderr.contains("did not fail"), "{stderr}");
+    // By its dependences, any run can be simplified.
+    let seeds = (1..100).map(|seed: u32| seed.to_string());
+    let mut fine = seeds.map(|seed| {
+        place.ends(&[
+            "record",
+            "--seed",
+            &seed,
+            "--points",
+            "all",
+            "-o",
+            "fine.snarl",
+            "--json",
+            "--",
+            "./counter",
+        ])
+    });
+    assert!(fine.any(|run| run.status.code() == Some(0)));
+    let report = place.json(0, &["simplify", "--static", "fine.snarl", "-o", "simple.snarl", "--json"]);
+    let switches = |when: &str| report[when]["context_switches"].as_u64();
+    assert!(switches("after") < switches("before"), "{report}");
+    assert_eq!(report["outcome_preserved"], true, "{report}");
+    place.exits(0, &["replay", "simple.snarl"]);
 }
 
 /// A program that uses many features.

@@ -134,6 +134,113 @@ fn server_replays_without_its_client() {
     replays(&place, "without its source");
 }
 
+const CONFIGURED: &str = r#"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static int listener;
+static int option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+    return getsockopt(fd, level, name, &value, &size) == 0 ? value : -errno;
+}
+static void *serve(void *unused)
+{
+    int fd = accept(listener, NULL, NULL), on = 1, length = 0;
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    char word[16] = "";
+    printf("nodelay %d", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    printf(" %d\n", option(fd, IPPROTO_TCP, TCP_NODELAY) != 0);
+    printf("keepalive %d\n", setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on));
+    printf("domain %d type %d protocol %d error %d\n", option(fd, SOL_SOCKET, SO_DOMAIN), option(fd, SOL_SOCKET, SO_TYPE),
+           option(fd, SOL_SOCKET, SO_PROTOCOL), option(fd, SOL_SOCKET, SO_ERROR));
+    printf("info %d", getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size));
+    printf(" state %d\n", info.tcpi_state);
+    poll(&readable, 1, -1);
+    printf("there %d", ioctl(fd, FIONREAD, &length));
+    printf(" %d\n", length);
+    struct sockaddr_in name;
+    size = sizeof name;
+    printf("name %d", getsockname(fd, (struct sockaddr *)&name, &size));
+    printf(" family %d", name.sin_family);
+    printf(" peer %d\n", getpeername(fd, (struct sockaddr *)&name, &size));
+    ssize_t got = recv(fd, word, sizeof word - 1, 0);
+    printf("%zd %s\n", got, word);
+    send(fd, word, got, 0);
+    printf("shutdown %d\n", shutdown(fd, SHUT_RDWR));
+    close(fd);
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    int on = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    FILE *port = fopen("port.fixed", "r");
+    if (port) {
+        int number;
+        if (fscanf(port, "%d", &number) == 1) address.sin_port = htons(number);
+        fclose(port);
+    }
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1))
+        return 1;
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    port = fopen("port.new", "w");
+    fprintf(port, "%d\n", ntohs(address.sin_port));
+    fclose(port);
+    rename("port.new", "port");
+    pthread_create(&thread, NULL, serve, NULL);
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+/// In the replay no connection is made, and another process has the port.
+#[test]
+fn stand_in_for_a_socket_answers_like_it() {
+    let place = built("configured", CONFIGURED);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let number = free.local_addr().expect("an address").port();
+    drop(free);
+    place.write("port.fixed", number.to_string());
+    let record = place.start(&["record", "-o", "t.snarl", "--", "./program"]);
+    while fs::read_to_string(place.path("port")).is_err() {
+        std::thread::yield_now();
+    }
+    let mut client = TcpStream::connect(("127.0.0.1", number)).expect("a server");
+    client.write_all(b"hello").expect("a server");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    drop(client);
+    let recorded = printed(&record.wait_with_output().expect("unsnarl ends"));
+    for line in [
+        "nodelay 0 1",
+        "keepalive 0",
+        "domain 2 type 1 protocol 6 error 0",
+        "there 0 5",
+        "5 hello",
+        "shutdown 0",
+    ] {
+        assert!(recorded.contains(line), "{line}: {recorded}");
+    }
+    let taken = std::net::TcpListener::bind(("127.0.0.1", number));
+    replays(&place, "without its client");
+    drop(taken);
+}
+
 #[test]
 fn wait_for_external_input_is_not_a_deadlock() {
     let place = built("wait", READER);
@@ -143,7 +250,7 @@ fn wait_for_external_input_is_not_a_deadlock() {
     let record = record.output().expect("unsnarl runs");
     drop(to);
     let report = printed(&record);
-    assert_eq!(record.status.code(), Some(100), "{report}");
+    assert_eq!(record.status.code(), Some(104), "{report}");
     assert!(report.contains("while it waited for something from outside"), "{report}");
     assert!(report.contains("thread 0.1 waits to read from a pipe"), "{report}");
 }

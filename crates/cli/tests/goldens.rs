@@ -29,7 +29,7 @@ fn redacted(page: &str) -> String {
         (r"\d+\.\d+ s\b", "T s"),
         (r"\d+ instructions traced", "N instructions traced"),
         (r"\d+ of \d+ instructions", "N of N instructions"),
-        (r"in run \d+ of", "in run N of"),
+        (r"in run \d+ \(", "in run N ("),
         (r", \d+ runs, T s", ", N runs, T s"),
         (r"\(race:\d+:\d+, seed \d+\)|\(\w+(:\d+)*, seed \d+\)", "(STRATEGY)"),
         (r"0x[0-9a-f]{6,}", "ADDRESS"),
@@ -61,5 +61,4 @@ goldens! {
     exception: "cpp/uncaught_exception.cpp" [];
     panic: "rust/index_out_of_bounds.rs" [];
     livelock: "c/flag_reset_livelock.c" ["--max-spins", "300"];
-    timeout: "c/after_you_livelock.c" ["--max-events", "400"];
 }

@@ -105,7 +105,9 @@ fn members_of_heap_objects_are_named_in_c() {
         let place = Place::new(&format!("pool{compiler}{level}"));
         place.write("pool.c", POOL);
         let shown = show(&place, compiler, &["cc", level, "-g", "-pthread", "-o", "prog", "pool.c"]);
-        for name in ["lock pool->guard", "cond signal pool->idle", "pool->queued", "pool->active", "pool->stats->done"] {
+        for name in
+            ["lock pool->guard", "signal pool->idle", "pool->queued", "pool->active", "pool->stats->done"]
+        {
             assert!(shown.contains(name), "{compiler} {level}: no {name}\n{shown}");
         }
         assert!(!shown.contains("lock#") && !shown.contains("memory#"), "{compiler} {level}\n{shown}");
@@ -117,7 +119,8 @@ fn members_of_objects_are_named_in_cpp() {
     for level in ["-O0", "-O1"] {
         let place = Place::new(&format!("queue{level}"));
         place.write("queue.cpp", QUEUE);
-        let shown = show(&place, "gcc", &["c++", "-std=c++17", level, "-g", "-pthread", "-o", "prog", "queue.cpp"]);
+        let shown =
+            show(&place, "gcc", &["c++", "-std=c++17", level, "-g", "-pthread", "-o", "prog", "queue.cpp"]);
         for name in ["lock mutex_", "puts_", "size_", "last_"] {
             assert!(shown.contains(name), "{level}: no {name}\n{shown}");
         }

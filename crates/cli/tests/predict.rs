@@ -147,12 +147,12 @@ int main(void) {
     let report = place.json(0, &["predict", "good.snarl", "--json"]);
     let [deadlock] = list(&report, "deadlocks") else { panic!("one deadlock: {report:#}") };
     let held: Vec<&Value> = list(deadlock, "cycle").iter().map(|waits| &waits["holds"][0]).collect();
-    assert_eq!(held, ["lock#1", "lock#2"]);
+    assert_eq!(held, ["account->a", "account->b"]);
     let [race, ..] = list(&report, "races") else { panic!("a race: {report:#}") };
     let object = race["object"].as_str().expect("a name");
-    assert!(object.starts_with("memory#"), "{object}");
+    assert_eq!(object, "account->balance");
     let shown = place.unsnarl(0, &["show", "good.snarl", "--all"]);
-    for name in ["lock#1", "lock#2", object] {
+    for name in ["lock account->a", "lock account->b", object] {
         assert!(shown.contains(name), "{name}: {shown}");
     }
 }

@@ -204,7 +204,8 @@ mod tests {
     ] {
         assert!(report.contains(expected), "`{expected}` is missing:\n{report}");
     }
-    let (report, _) = place.exits(100, &["cargo", "test", "--offline", "--lib", "--", "--ignored"]);
+    let (report, _) =
+        place.exits(100, &["cargo", "--runs", "300", "test", "--offline", "--lib", "--", "--ignored"]);
     assert!(
         report.contains("test tests::slow ... FAILED (run 1 of ") && report.contains("with status 7"),
         "{report}"
@@ -220,7 +221,7 @@ fn test_failing_without_panic_reports_its_error() {
 #[test] #[should_panic] fn calm() {}
 ";
     let place = Place::new("errors", &[("Cargo.toml", MANIFEST), ("src/lib.rs", library)]);
-    let report = place.json(100, &["cargo", "--json", "test", "--offline"]);
+    let report = place.json(100, &["cargo", "--runs", "300", "--json", "test", "--offline"]);
     let message = |nth: usize| report["tests"][nth]["outcome"]["message"].as_str().expect("a message");
     assert!(message(0).contains("test did not panic as expected"), "{report}");
     assert_eq!(message(1), "Error: \"no visitor\"");

@@ -70,7 +70,7 @@ pub(crate) fn trace(
         warnings: warnings(memory, &site_table, &events),
         program_warnings: Vec::new(),
         native: false,
-        outcome: outcome::outcome(memory, files, &modules, &site_table, end, &output, &events),
+        outcome: outcome::outcome(memory, files, &modules, &site_table, end, &output, (&threads, &events)),
         threads,
         sites: site_table.sites,
         events,

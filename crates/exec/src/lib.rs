@@ -49,7 +49,7 @@ pub use process::{
     Layout, check_threads, ignore_file_size_signal, layout, processor_time, raise_descriptor_limit,
 };
 pub use program::{check, find};
-pub use run::Run;
+pub use run::{Run, WithheldTimeouts};
 pub use settings::{Settings, ThreadBackend};
 pub use signals::has_kill;
 pub use snapshot::SnapshotResult;

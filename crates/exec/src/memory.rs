@@ -211,6 +211,7 @@ impl SharedMemory {
             fidelity: plan.prefix.fidelity as u8,
             points: plan.points as u8,
             spurious: plan.spurious.into(),
+            timeouts: plan.timeouts as u8,
             conflicts: (plan.conflicts && self.can_detect_races).into(),
             choices: plan.choices.into(),
             from_checkpoint: plan.from_checkpoint.into(),

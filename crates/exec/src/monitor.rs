@@ -60,6 +60,7 @@ impl RunMonitor<'_> {
         let begin = Instant::now();
         let mut echo = OutputForwarder::default();
         let mut points = (0, begin);
+        let mut detector = 0;
         let (mut stalled, mut looked) = (STALLED, false);
         // Traced runs are slow and must not be interrupted.
         let watched =
@@ -105,7 +106,8 @@ impl RunMonitor<'_> {
                     return process.stop().map(|status| (status, Some(LimitReached::Output)));
                 }
                 WaitResult::StillRunning
-                    if memory_limit.is_some_and(|limit| self.own_memory(process) > limit) =>
+                    if memory_limit
+                        .is_some_and(|limit| self.uses_more_than(limit, process, &mut detector)) =>
                 {
                     return process.stop().map(|status| (status, Some(LimitReached::Memory)));
                 }
@@ -114,10 +116,17 @@ impl RunMonitor<'_> {
         }
     }
 
-    /// Returns the bytes of memory of the run, without the pages saved for rewinding.
-    fn own_memory(&self, process: &Process<'_>) -> u64 {
+    /// Returns whether the program itself uses more memory than this. The pages saved for rewinding and the runtime's
+    /// memory, above all that of the race detector, do not count. Finding out how much the latter is takes long, so it
+    /// is done only when the answer may depend on it; `detector` remembers the last figure.
+    fn uses_more_than(&self, limit: u64, process: &Process<'_>, detector: &mut u64) -> bool {
         let saved_pages = self.memory.header().saved_pages.load(Ordering::Relaxed);
-        process.memory().saturating_sub(u64::from(saved_pages) * 4096)
+        let all = process.memory().saturating_sub(u64::from(saved_pages) * 4096);
+        if all.saturating_sub(*detector) <= limit {
+            return false;
+        }
+        *detector = process.runtime_memory();
+        all.saturating_sub(*detector) > limit
     }
 
     fn too_much_output(&self) -> bool {

@@ -6,11 +6,13 @@ use crate::{
     monitor::{LimitReached, TimeoutActivity},
     stderr_tail,
 };
-use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
-use unsnarl_model::{Backtrace, Event, Module, Op, Outcome, OutcomeKind, Output, Site, ThreadIx, Wait};
+use std::{collections::BTreeSet, os::unix::process::ExitStatusExt, process::ExitStatus};
+use unsnarl_model::{
+    Backtrace, Event, Limit, Module, Op, Outcome, OutcomeKind, Output, Site, Thread, ThreadIx, Wait,
+};
 use unsnarl_semantics::Machine;
-use unsnarl_symbols::{Registers, StackCopy, Unwinder};
-use unsnarl_wire::{EndKind, RUNTIME_LIBRARY, RawStack, WAITED_OUTSIDE};
+use unsnarl_symbols::{Registers, StackCopy, Symbols, Unwinder};
+use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawEvent, RawStack, WAITED_OUTSIDE};
 
 /// Frames kept per stack.
 const MAX_FRAMES: usize = 64;
@@ -22,35 +24,18 @@ pub(crate) fn outcome(
     places: &SiteTable,
     (status, stopped): (ExitStatus, Option<LimitReached>),
     output: &Output,
-    events: &[Event],
+    (threads, events): (&[Thread], &[Event]),
 ) -> Outcome {
     let header = memory.header();
     let end = &header.end;
     let panicked = header.panicked.load(std::sync::atomic::Ordering::Acquire).checked_sub(1);
     let aborted = end.signal == libc::SIGABRT;
-    let (kind, words) = match end.kind {
+    let round = round_threads(end, events);
+    let ended = || match end.kind {
         EndKind::Deadlock => (OutcomeKind::Deadlock, message(end)),
+        EndKind::Livelock if !round.is_empty() => (OutcomeKind::Livelock, round_message(threads, &round)),
         EndKind::Livelock => (OutcomeKind::Livelock, message(end)),
         EndKind::Assertion => (OutcomeKind::Assertion, message(end)),
-        EndKind::Timeout if stopped == Some(LimitReached::Output) => {
-            (OutcomeKind::Timeout, "the limit on output was reached (--max-output raises it)".into())
-        }
-        EndKind::Timeout if stopped == Some(LimitReached::Memory) => {
-            (OutcomeKind::Timeout, "the limit on memory was reached (--max-memory raises it)".into())
-        }
-        EndKind::Timeout if message(end) == WAITED_OUTSIDE => (
-            OutcomeKind::Timeout,
-            "the time limit was reached (--timeout raises it) while it waited for something from outside"
-                .into(),
-        ),
-        EndKind::Timeout => (OutcomeKind::Timeout, time_limit(stopped).into()),
-        EndKind::Full => (
-            OutcomeKind::Timeout,
-            format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
-        ),
-        EndKind::PlanEnd | EndKind::Diverged => {
-            (OutcomeKind::Timeout, "the plan ended before the program did".into())
-        }
         EndKind::Signal if aborted => match (panicked, stderr_tail::exception(output)) {
             (Some(_), _) => (OutcomeKind::Panic, stderr_tail::panic(output)),
             (None, Some(exception)) => (OutcomeKind::Exception, exception),
@@ -60,6 +45,10 @@ pub(crate) fn outcome(
         EndKind::Signal => (OutcomeKind::Signal(end.signal), stderr_tail::fault(end)),
         EndKind::Unknown
         | EndKind::Exit
+        | EndKind::Timeout
+        | EndKind::Full
+        | EndKind::PlanEnd
+        | EndKind::Diverged
         | EndKind::Refused
         | EndKind::Internal
         | EndKind::NeedsLazyBinding => match status.code() {
@@ -69,6 +58,7 @@ pub(crate) fn outcome(
             None => (OutcomeKind::Signal(status.signal().unwrap_or(0)), String::new()),
         },
     };
+    let (kind, words) = undecided(memory, status, stopped).unwrap_or_else(ended);
     let mut outcome = Outcome { message: words, ..Outcome::exit(0) };
     outcome.kind = kind;
     if matches!(kind, OutcomeKind::Exit(_)) {
@@ -82,14 +72,16 @@ pub(crate) fn outcome(
         _ => &stacks[usize::from(panicked.is_some() && stacks.len() > 1)..],
     };
     outcome.backtraces = relevant.iter().map(|stack| program_backtrace(unwinder, modules, stack)).collect();
-    let one_threads_doing = !matches!(kind, OutcomeKind::Deadlock);
-    if one_threads_doing {
+    if kind == OutcomeKind::Livelock && !round.is_empty() {
+        outcome.thread = events.last().map(|event| event.thread);
+        outcome.site = round_site(symbols, modules, places, last_round(end, memory.events()));
+    } else if kind != OutcomeKind::Deadlock {
         // If the runtime did not see the death, the thread that ran last is taken.
         let unseen = matches!(end.kind, EndKind::Unknown).then(|| events.last().map(|e| e.thread)).flatten();
         let thread = panicked.filter(|_| kind == OutcomeKind::Panic).unwrap_or(end.thread);
         outcome.thread = unseen.or(Some(ThreadIx(thread as u16)));
         outcome.site = outcome.backtraces.first().and_then(|b| symbols.user_frame(modules, &b.frames));
-        if kind == OutcomeKind::Timeout {
+        if outcome.limit().is_some() {
             outcome.waits = waits(memory, places, events);
         }
     } else {
@@ -106,6 +98,88 @@ pub(crate) fn outcome(
         outcome.site = sites.first().copied().or_else(|| outcome.waits.first().map(|w| w.site));
     }
     outcome
+}
+
+/// Returns the outcome of a run that was stopped before it ended.
+pub(crate) fn undecided(
+    memory: &SharedMemory,
+    status: ExitStatus,
+    stopped: Option<LimitReached>,
+) -> Option<(OutcomeKind, String)> {
+    let header = memory.header();
+    Some(match header.end.kind {
+        EndKind::Timeout => stopped_at(stopped, message(&header.end) == WAITED_OUTSIDE),
+        // The process was killed, because it did not answer when it was stopped.
+        EndKind::Unknown if stopped.is_some() && status.signal() == Some(libc::SIGKILL) => {
+            stopped_at(stopped, false)
+        }
+        EndKind::Full => (
+            OutcomeKind::Undecided(Limit::Events),
+            format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
+        ),
+        EndKind::PlanEnd | EndKind::Diverged => {
+            (OutcomeKind::Undecided(Limit::Plan), "the plan ended before the program did".into())
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the events of a repeated round, which ended the run.
+fn last_round<'a, T>(end: &End, events: &'a [T]) -> &'a [T] {
+    let length = usize::try_from(end.round).unwrap_or(usize::MAX).min(events.len());
+    &events[events.len() - length..]
+}
+
+/// Returns the threads of a repeated round, in the order of their creation.
+fn round_threads(end: &End, events: &[Event]) -> Vec<ThreadIx> {
+    let threads: BTreeSet<ThreadIx> = last_round(end, events).iter().map(|event| event.thread).collect();
+    threads.into_iter().collect()
+}
+
+fn round_message(threads: &[Thread], round: &[ThreadIx]) -> String {
+    let name = |thread: &ThreadIx| threads.get(thread.index()).map_or_else(String::new, |t| t.id.to_string());
+    let names: Vec<String> = round.iter().map(name).collect();
+    match names.as_slice() {
+        [one] => format!("thread {one} repeats the same operations for ever, and nothing else changes"),
+        [others @ .., last] => {
+            let others = others.join(", ");
+            format!(
+                "threads {others} and {last} repeat the same operations for ever, and nothing else changes"
+            )
+        }
+        [] => String::new(),
+    }
+}
+
+/// Returns the first place of a repeated round by position in the code: where the threads were when it was recognised
+/// is arbitrary.
+fn round_site(
+    symbols: &mut Symbols,
+    modules: &[Module],
+    places: &SiteTable,
+    round: &[RawEvent],
+) -> Option<Site> {
+    let pcs: BTreeSet<u64> = round.iter().map(RawEvent::pc).collect();
+    let sites = pcs.into_iter().map(|pc| places.caller(pc));
+    sites.filter_map(|site| symbols.user_frame(modules, &[site])).min()
+}
+
+/// Returns the outcome of a run that was stopped at a limit, with the option that raises it.
+fn stopped_at(stopped: Option<LimitReached>, waited_outside: bool) -> (OutcomeKind, String) {
+    let (limit, words) = match stopped {
+        Some(LimitReached::Output) => {
+            (Limit::Output, "the limit on output was reached (--max-output raises it)")
+        }
+        Some(LimitReached::Memory) => {
+            (Limit::Memory, "the limit on memory was reached (--max-memory raises it)")
+        }
+        _ if waited_outside => (
+            Limit::Time,
+            "the time limit was reached (--timeout raises it) while it waited for something from outside",
+        ),
+        _ => (Limit::Time, time_limit(stopped)),
+    };
+    (OutcomeKind::Undecided(limit), words.into())
 }
 
 /// Returns the message for a run that reached the time limit.

@@ -24,7 +24,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
-use unsnarl_wire::{Request, SPIN_CHECK_SIGNAL, TIMEOUT_SIGNAL};
+use unsnarl_wire::{RUNTIME_MEMORY, Request, SPIN_CHECK_SIGNAL, TIMEOUT_SIGNAL};
 
 /// Result of a wait.
 pub(crate) enum WaitResult {
@@ -73,6 +73,21 @@ pub(crate) fn status(process: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The process name can hold any characters; it ends with the last parenthesis.
     text.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
+}
+
+/// Adds up the private memory of the runtime's mappings in the text of `/proc/PID/smaps`.
+fn runtime_memory(smaps: &str) -> u64 {
+    let (mut is_runtime, mut kib) = (false, 0);
+    for line in smaps.lines() {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some((start, _)) = first.split_once('-') {
+            let start = u64::from_str_radix(start, 16).unwrap_or(0);
+            is_runtime = RUNTIME_MEMORY.iter().any(|range| range.contains(&start));
+        } else if is_runtime && matches!(first, "Private_Clean:" | "Private_Dirty:") {
+            kib += rest.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+        }
+    }
+    kib * 1024
 }
 
 fn parent(process: i32) -> Option<u32> {
@@ -175,6 +190,12 @@ impl<'a> Process<'a> {
         resident.saturating_sub(shared) * 4096
     }
 
+    /// Returns the bytes of private memory in the address ranges of the runtime.
+    pub(crate) fn runtime_memory(&self) -> u64 {
+        let Some(id) = self.id() else { return 0 };
+        runtime_memory(&std::fs::read_to_string(format!("/proc/{id}/smaps")).unwrap_or_default())
+    }
+
     /// Returns whether the process uses the processor instead of waiting in the kernel.
     pub(crate) fn is_running(&self) -> bool {
         self.id().and_then(status).is_some_and(|status| status.starts_with('R'))
@@ -241,4 +262,24 @@ pub(crate) fn end_group(leader: u32, at_once: bool) {
 /// Converts the result of a system call.
 pub(crate) fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_memory_of_the_runtime_is_its_own() {
+        let smaps = "100000000000-100000003000 rw-p 00000000 00:00 0\n\
+                     Rss:                 512 kB\n\
+                     Shared_Dirty:          4 kB\n\
+                     Private_Clean:         8 kB\n\
+                     Private_Dirty:        16 kB\n\
+                     555555554000-555555555000 rw-p 00000000 08:01 7 /bin/program\n\
+                     Private_Dirty:      1024 kB\n\
+                     680000000000-680000010000 rw-p 00000000 00:00 0\n\
+                     Private_Dirty:        32 kB\n";
+        assert_eq!(runtime_memory(smaps), (8 + 16 + 32) << 10);
+        assert_eq!(runtime_memory(""), 0);
+    }
 }

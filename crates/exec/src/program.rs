@@ -64,6 +64,7 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
     let reason = reason.or_else(|| match binary.libc() {
         Libc::Musl => Some("it uses the musl C library; build it for glibc".into()),
         _ if binary.is_go => Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into()),
+        _ if needs("libjli.so") || needs("libjvm.so") => Some(unsnarl_wire::JVM_REFUSED.into()),
         _ if binary.contains_tsan || needs("libtsan.so") => Some("it contains ThreadSanitizer's own runtime; build it with `unsnarl cc` instead of -fsanitize=thread".into()),
         _ if needs("libasan.so") => Some("AddressSanitizer's library must be loaded before unsnarl's runtime; link it with -static-libasan".into()),
         _ if binary.contains_msan => Some("MemorySanitizer reserves addresses that unsnarl needs; build it without -fsanitize=memory".into()),

@@ -1,9 +1,11 @@
 //! A finished run, and what can be learnt from the memory that it shared with the controller.
 
-use crate::{Executor, collect, monitor::LimitReached};
-use std::process::ExitStatus;
-use unsnarl_model::{Conflict, Divergence, EnabledThreads, Module, Op, Output, Plan, Trace};
-use unsnarl_wire::EndKind;
+use crate::{Executor, collect, monitor::LimitReached, outcome};
+use std::{process::ExitStatus, sync::atomic::Ordering};
+use unsnarl_model::{
+    Conflict, Divergence, EnabledThreads, Limit, Module, Op, OutcomeKind, Output, Plan, Trace,
+};
+use unsnarl_wire::{EndKind, WITHHELD_LONG, WITHHELD_SHORT};
 
 /// A finished run; its results are still in shared memory.
 #[derive(Debug)]
@@ -17,6 +19,15 @@ pub struct Run<'a> {
     pub output: Output,
 }
 
+/// The time-outs that did not expire although they were a choice, see [`unsnarl_model::Timeouts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WithheldTimeouts {
+    /// Some because others had expired early shortly before.
+    pub short: bool,
+    /// Some because they are long.
+    pub long: bool,
+}
+
 impl Run<'_> {
     /// Returns whether the program ended by itself with status 0 and without warnings.
     #[must_use]
@@ -26,6 +37,15 @@ impl Run<'_> {
             && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
             && self.executor.memory.warnings().is_empty()
             && !self.executor.memory.threads().iter().skip(1).any(|t| t.joined_or_detached == 0)
+    }
+
+    /// Returns the limit that stopped the run before it ended, and a message that names the option that raises it.
+    #[must_use]
+    pub fn undecided(&self) -> Option<(Limit, String)> {
+        match outcome::undecided(&self.executor.memory, self.status, self.stopped)? {
+            (OutcomeKind::Undecided(limit), message) => Some((limit, message)),
+            _ => None,
+        }
     }
 
     /// Returns whether the run resumed from a snapshot.
@@ -68,6 +88,13 @@ impl Run<'_> {
             (hash.rotate_left(5) ^ event.pc() ^ u64::from(event.thread().0) << 48)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         })
+    }
+
+    /// Returns the time-outs that could not expire as early as others would have let them.
+    #[must_use]
+    pub fn withheld_timeouts(&self) -> WithheldTimeouts {
+        let withheld = self.executor.memory.header().withheld.load(Ordering::Relaxed);
+        WithheldTimeouts { short: withheld & WITHHELD_SHORT != 0, long: withheld & WITHHELD_LONG != 0 }
     }
 
     /// Returns the conflicts that were found, if the plan asked for them, and the modules of their sites.

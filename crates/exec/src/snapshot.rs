@@ -77,6 +77,7 @@ fn differ_only_in_schedule(a: &Plan, b: &Plan) -> bool {
         choices: _,
         from_checkpoint,
         spurious,
+        timeouts,
         entropy,
         epoch,
         limits,
@@ -88,6 +89,7 @@ fn differ_only_in_schedule(a: &Plan, b: &Plan) -> bool {
         && *conflicts == b.conflicts
         && *from_checkpoint == b.from_checkpoint
         && *spurious == b.spurious
+        && *timeouts == b.timeouts
         && *entropy == b.entropy
         && *epoch == b.epoch
         && *limits == b.limits

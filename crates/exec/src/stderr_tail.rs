@@ -103,6 +103,7 @@ mod tests {
             diverged_thread: 0,
             diverged_op: 0,
             signal_code: 0,
+            round: 0,
             message: [0; unsnarl_wire::MAX_MESSAGE],
         }
     }

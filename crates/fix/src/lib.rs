@@ -185,7 +185,7 @@ fn check_with<B: Build>(
 /// Returns the verdict if the run alone determines it, because it did not end normally.
 fn verdict_of_run(trace: &Trace) -> Option<FixVerdict> {
     match trace.outcome.kind {
-        OutcomeKind::Timeout => Some(FixVerdict::CannotTell(Doubt::Stopped)),
+        OutcomeKind::Undecided(_) => Some(FixVerdict::CannotTell(Doubt::Stopped)),
         _ => trace.outcome.is_failure().then_some(FixVerdict::Failing),
     }
 }
@@ -195,31 +195,4 @@ fn verdict_of_run(trace: &Trace) -> Option<FixVerdict> {
 fn can_compare<B: Build>(recorded: &Trace, trace: &Trace, event: usize, build: &mut B) -> bool {
     let thread = recorded.thread_id(recorded.events[event].thread);
     trace.threads.iter().any(|other| other.id == *thread) && build.has_function_of(event)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use unsnarl_model::{Outcome, Output, Program};
-
-    /// Builds a trace without events.
-    pub(crate) fn nothing() -> Trace {
-        Trace {
-            program: Program::default(),
-            modules: Vec::new(),
-            plan: Plan::default(),
-            threads: Vec::new(),
-            sites: Vec::new(),
-            events: Vec::new(),
-            outcome: Outcome::exit(0),
-            warnings: Vec::new(),
-            program_warnings: Vec::new(),
-            native: false,
-            races: Vec::new(),
-            callers: Vec::new(),
-            counterfactuals: Vec::new(),
-            names: Vec::new(),
-            output: Output::default(),
-        }
-    }
 }

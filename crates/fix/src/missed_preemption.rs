@@ -94,7 +94,7 @@ mod tests {
         let trace = Trace {
             threads: threads.collect(),
             events: steps.iter().enumerate().map(event).collect(),
-            ..crate::tests::nothing()
+            ..Trace::default()
         };
         (trace, steps.iter().map(|step| step.1).collect())
     }

@@ -18,11 +18,7 @@ pub enum ReadDifference {
 
 /// Returns the first read of the recording that did not see the same write in the other run, among the reads
 /// of memory that one thread writes and another one accesses. What follows the recorded failure does not count.
-pub(crate) fn read_difference(
-    old: &Trace,
-    new: &Trace,
-    matched: &[Option<usize>],
-) -> Option<ReadDifference> {
+pub(crate) fn read_difference(old: &Trace, new: &Trace, matched: &[Option<usize>]) -> Option<ReadDifference> {
     let shared = shared_cells(old);
     let (old_sources, new_sources) = (sources(old), sources(new));
     for (number, source) in old_sources.iter().enumerate() {
@@ -74,7 +70,11 @@ fn shared_cells(trace: &Trace) -> HashSet<u64> {
             *several |= *first != event.thread;
         }
     }
-    users.into_iter().filter(|(_, (_, written, several))| *written && *several).map(|(cell, _)| cell).collect()
+    users
+        .into_iter()
+        .filter(|(_, (_, written, several))| *written && *several)
+        .map(|(cell, _)| cell)
+        .collect()
 }
 
 /// Returns, for each event, the last write before it to the memory that it reads.
@@ -114,11 +114,7 @@ mod tests {
             addr,
             value: 0,
         };
-        Trace {
-            threads: threads.collect(),
-            events: steps.iter().map(event).collect(),
-            ..crate::tests::nothing()
-        }
+        Trace { threads: threads.collect(), events: steps.iter().map(event).collect(), ..Trace::default() }
     }
 
     const LOST_UPDATE: [(u16, Op, u64); 4] =

@@ -24,7 +24,7 @@ pub use effects::{CopyKind, Effects};
 pub use iced_x86 as iced;
 pub use layout::{Address, BlockLayout, MemoryAccess, Sample};
 pub use registers::{FLAGS, REGISTERS, RegisterPart, gpr, part};
-pub use wait_loops::wait_loop_at;
+pub use wait_loops::{closed_loop_at, wait_loop_at};
 
 /// The maximum number of instructions of a block: it shares a word with the block's address.
 pub const MAX_BLOCK: usize = 255;

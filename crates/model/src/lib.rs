@@ -45,8 +45,10 @@ pub use event::{Event, Flags, Waker};
 pub use hash::stable_hash;
 pub use input::{Input, Inputs};
 pub use op::{ObjectKind, Op, Order};
-pub use outcome::{Backtrace, Misuse, Outcome, OutcomeKind, Wait, Warning, signal_name};
-pub use plan::{Action, Fidelity, Places, Plan, PlannedAction, Points, Policy, Prefix, RunLimits, Span};
+pub use outcome::{Backtrace, Limit, Misuse, Outcome, OutcomeKind, Wait, Warning, signal_name};
+pub use plan::{
+    Action, Fidelity, Places, Plan, PlannedAction, Points, Policy, Prefix, RunLimits, Span, Timeouts,
+};
 pub use schedule::{EnabledThreads, Schedule, Segment, Stats, StatsCounter};
 pub use signature::{RaceIdentity, Signature};
 pub use site::{ModuleIx, Site, SiteIx};

@@ -39,8 +39,9 @@ pub enum OutcomeKind {
     Panic,
     /// Threads run without making progress.
     Livelock,
-    /// A limit on time or events was reached.
-    Timeout,
+    /// The run was stopped before it ended, so it decides nothing: neither that the program fails nor that it
+    /// does not.
+    Undecided(Limit),
     /// A data race, if races count as failures.
     Race,
     /// Misuse of a synchronisation object, if misuse counts as a failure.
@@ -62,10 +63,49 @@ impl OutcomeKind {
             Self::Exception => "exception",
             Self::Panic => "panic",
             Self::Livelock => "livelock",
-            Self::Timeout => "timeout",
+            Self::Undecided(_) => "undecided",
             Self::Race => "race",
             Self::Misuse => "misuse",
             Self::Check => "check",
+        }
+    }
+}
+
+/// The limit that stopped a run before it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Limit {
+    /// Real time.
+    Time,
+    /// The number of events.
+    Events,
+    /// Memory.
+    Memory,
+    /// Output.
+    Output,
+    /// The end of the plan, which does not cover what follows.
+    Plan,
+}
+
+impl Limit {
+    /// All variants, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[Self::Time, Self::Events, Self::Memory, Self::Output, Self::Plan];
+
+    /// Returns the variant with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+
+    /// Returns the name in the JSON output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Events => "events",
+            Self::Memory => "memory",
+            Self::Output => "output",
+            Self::Plan => "plan",
         }
     }
 }
@@ -214,6 +254,12 @@ pub struct Warning {
     pub detail: String,
 }
 
+impl Default for Outcome {
+    fn default() -> Self {
+        Self::exit(0)
+    }
+}
+
 impl Outcome {
     /// Builds the outcome of an ordinary exit with this status.
     #[must_use]
@@ -228,9 +274,18 @@ impl Outcome {
         }
     }
 
-    /// Returns whether the run failed: anything but an exit with status 0.
+    /// Returns whether the run failed: anything but an exit with status 0, if it was not stopped before its end.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
-        !matches!(self.kind, OutcomeKind::Exit(0))
+        !matches!(self.kind, OutcomeKind::Exit(0) | OutcomeKind::Undecided(_))
+    }
+
+    /// Returns the limit at which the run was stopped, if it was.
+    #[must_use]
+    pub const fn limit(&self) -> Option<Limit> {
+        match self.kind {
+            OutcomeKind::Undecided(limit) => Some(limit),
+            _ => None,
+        }
     }
 }

@@ -29,6 +29,8 @@ pub struct Plan {
     pub from_checkpoint: bool,
     /// True if waits on condition variables may wake spuriously.
     pub spurious: bool,
+    /// The rule by which time-outs expire while other threads can go on.
+    pub timeouts: Timeouts,
     /// The seed of the program's own random numbers.
     pub entropy: u64,
     /// The virtual time at the start, in nanoseconds since 1970.
@@ -52,6 +54,7 @@ impl Default for Plan {
             choices: false,
             from_checkpoint: false,
             spurious: false,
+            timeouts: Timeouts::default(),
             entropy: 0x5eed,
             // 2026-01-01 00:00:00 UTC, a fixed date, so that the seed alone determines a run.
             epoch: 1_767_225_600_000_000_000,
@@ -202,6 +205,19 @@ pub enum Points {
     All,
     /// Accesses at [`Plan::places`].
     Places,
+}
+
+/// A rule for the time-outs of waits, sleeps and timers while other threads can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[repr(u8)]
+pub enum Timeouts {
+    /// At any moment, whatever its length.
+    Eager,
+    /// If it is short, a bounded number of times; if it is long, only after the others have done much.
+    #[default]
+    Fair,
+    /// Not at all.
+    Late,
 }
 
 /// Places in the code of a program, given without addresses.

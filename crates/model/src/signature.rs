@@ -32,7 +32,9 @@ impl Trace {
         let message = &self.outcome.message;
         let (place, message) = match kind {
             // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
-            OutcomeKind::Timeout => (None, message.split(", ").next().unwrap_or_default().into()),
+            OutcomeKind::Undecided(_) => (None, message.split(", ").next().unwrap_or_default().into()),
+            // The message counts operations, and at which of the loop's places the threads were is arbitrary.
+            OutcomeKind::Livelock => (place, String::new()),
             OutcomeKind::Race => match self.races.first() {
                 Some(race) => {
                     let RaceIdentity([first, (second, op)]) = self.identity_of_race(race);
@@ -43,7 +45,8 @@ impl Trace {
             // The message describes the address, which may differ at one place, or whether all threads wait.
             OutcomeKind::Signal(_) | OutcomeKind::Deadlock => (place, String::new()),
             OutcomeKind::Exit(status) if status != 0 => {
-                let message = if message.is_empty() { last_line(&self.output.stderr) } else { message.clone() };
+                let message =
+                    if message.is_empty() { last_line(&self.output.stderr) } else { message.clone() };
                 (place.or_else(|| self.place_of_exit()), without_values(&message))
             }
             _ => (place, without_values(message)),
@@ -130,7 +133,10 @@ mod tests {
         assert_eq!(without_values("worker2 took 17 of 0x7f3a items."), "worker2 took # of # items.");
         assert_eq!(without_values("3.5 is less than -4"), "# is less than -#");
         assert_eq!(without_values("at bank.rs:12:5"), "at bank.rs:#:#");
-        assert_eq!(without_values("Assertion `total == u64_max' failed."), "Assertion `total == u64_max' failed.");
+        assert_eq!(
+            without_values("Assertion `total == u64_max' failed."),
+            "Assertion `total == u64_max' failed."
+        );
         assert_eq!(without_values("größer als 3 µs"), "größer als # µs");
     }
 

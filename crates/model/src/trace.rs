@@ -1,13 +1,13 @@
 //! The record of one run.
 
 use crate::{
-    Action, Conflict, Event, Fidelity, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule, Site, SiteIx, Stats,
-    ThreadId, ThreadIx, Warning,
+    Action, Conflict, Event, Fidelity, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule, Site, SiteIx,
+    Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 /// One run: the program, its schedule, its events and its outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The program that was run, with its inputs.
     pub program: Program,
@@ -196,19 +196,7 @@ mod tests {
         let mut trace = Trace {
             sites: vec![site(10), site(20)],
             events: vec![at(0), at(1), at(1), at(1), at(0)],
-            program: Program::default(),
-            modules: Vec::new(),
-            plan: Plan::default(),
-            threads: Vec::new(),
-            callers: Vec::new(),
-            outcome: Outcome::exit(0),
-            warnings: Vec::new(),
-            program_warnings: Vec::new(),
-            native: false,
-            races: Vec::new(),
-            counterfactuals: Vec::new(),
-            names: Vec::new(),
-            output: Output::default(),
+            ..Trace::default()
         };
         trace.add_callers([(1, site(70)), (2, site(80)), (3, site(70))]);
         let offsets = |of: fn(&Trace, &Event) -> Site| -> Vec<u64> {

@@ -10,7 +10,7 @@ use crate::{
     objects::ObjectNames,
     paths, waits,
 };
-use std::fmt::Write;
+use std::{fmt::Write, ops::Range};
 use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
 use unsnarl_semantics::{
     Access, AccessKind, ByteRange, CondOp, MemoryOp, MutexOp, Operation, RwLockOp, SemaphoreOp, succeeded,
@@ -20,6 +20,10 @@ use unsnarl_semantics::{
 const MAX_PREEMPTIONS: usize = 3;
 /// Maximum number of changes by other threads that are listed.
 const MAX_CHANGES: usize = 3;
+/// Maximum length of a repeated round that is looked for, and of its operations that are shown for each thread.
+const MAX_ROUND: usize = 256;
+const MAX_ROUND_STEPS: usize = 8;
+
 /// Number of events at the end of a run in which a loop is searched for.
 const MAX_LOOP_EVENTS: usize = 60;
 
@@ -92,7 +96,9 @@ pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
     let writer = CauseWriter { trace, objects: ObjectNames::of(trace, names) };
     let mut sentences: Vec<Sentence> = writer.wait_cycle(names).into_iter().map(Sentence::head).collect();
     sentences.extend(writer.race(names).map(Sentence::head));
-    sentences.extend(writer.endless_loop(names));
+    sentences.extend(
+        writer.repeated_round(names).unwrap_or_else(|| writer.endless_loop(names).into_iter().collect()),
+    );
     let preemptions: Vec<usize> =
         (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS)).collect();
     for &event in preemptions.iter().take(MAX_PREEMPTIONS) {
@@ -315,10 +321,39 @@ impl CauseWriter<'_> {
         place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default()
     }
 
+    /// Describes what each thread of a livelock does again and again; `None` if they only wait for a variable to change.
+    fn repeated_round(&self, names: &mut dyn Names) -> Option<Vec<Sentence>> {
+        let trace = self.trace;
+        if trace.outcome.kind != OutcomeKind::Livelock {
+            return None;
+        }
+        let round = last_round(trace)?;
+        if round.clone().all(|at| changes_nothing(&trace.events[at])) {
+            return None;
+        }
+        let mut threads: Vec<ThreadIx> = round.clone().map(|at| trace.events[at].thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let sentences = threads.into_iter().map(|thread| {
+            let own = round.clone().filter(|&at| trace.events[at].thread == thread);
+            let own: Vec<usize> = own.collect();
+            let mut steps: Vec<String> = Vec::new();
+            for &at in own.iter().take(MAX_ROUND_STEPS) {
+                let line = self.at_line(at, names);
+                steps.push(format!("`{}`{line}", describe::event(trace, &self.objects, at)));
+            }
+            if own.len() > MAX_ROUND_STEPS {
+                steps.push(format!("{} more operations", own.len() - MAX_ROUND_STEPS));
+            }
+            Sentence::head(format!("thread {} repeats {}", describe::id(trace, thread), steps.join(", ")))
+        });
+        Some(sentences.collect())
+    }
+
     /// Describes the loop that a thread does not leave because nothing changes any more.
     fn endless_loop(&self, names: &mut dyn Names) -> Option<Sentence> {
         let trace = self.trace;
-        if !matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout) {
+        if trace.outcome.kind != OutcomeKind::Livelock {
             return None;
         }
         let last = trace.events.len().checked_sub(1)?;
@@ -460,4 +495,27 @@ fn effect_of(event: &Event) -> Option<(&'static str, bool)> {
         Operation::Semaphore(SemaphoreOp::Wait { attempt: false, .. }) => ("took", true),
         _ => return None,
     })
+}
+
+/// Returns the events that are repeated at the end of a run: the shortest sequence that occurs there several times.
+fn last_round(trace: &Trace) -> Option<Range<usize>> {
+    const TIMES: usize = 3;
+    let events = &trace.events;
+    let key = |event: &Event| {
+        let operation = Operation::decode(event);
+        let on = operation.object().or_else(|| operation.bytes().map(|bytes| bytes.first));
+        (event.thread, event.op, event.site, on, succeeded(event))
+    };
+    let repeats = |length: usize| {
+        events.len().checked_sub(length * TIMES).is_some_and(|first| {
+            (first + length..events.len()).all(|at| key(&events[at]) == key(&events[at - length]))
+        })
+    };
+    let length = (1..=MAX_ROUND).find(|&length| repeats(length))?;
+    Some(events.len() - length..events.len())
+}
+
+/// Returns whether an event of a waiting loop only looks, or yields.
+fn changes_nothing(event: &Event) -> bool {
+    matches!(event.op, Op::AtomicLoad | Op::Read | Op::Yield | Op::Sleep | Op::SemGet | Op::Fence | Op::Point)
 }

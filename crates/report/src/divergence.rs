@@ -9,10 +9,23 @@ use unsnarl_model::{Action, Divergence, Event, Flags, ModuleIx, Op, Site, Thread
 use unsnarl_semantics::OpResult;
 use unsnarl_symbols::Frame;
 
-/// Describes a divergence of a run from its recording in a few lines. If both did the same at the same line, the
-/// text names what differs.
+/// Describes a divergence of a run from its recording in a few lines, and what may cause it.
 #[must_use]
 pub fn divergence_text(
+    divergence: &Divergence,
+    recorded: &Trace,
+    replayed: &Trace,
+    names: &mut dyn Names,
+) -> String {
+    divergence_place_text(divergence, recorded, replayed, names)
+        + "  It depends on something that is not controlled: a file, the network, another process, memory that\n  \
+           was never initialised.\n"
+}
+
+/// Describes where a run leaves its schedule, and what it does there. If it does the same at the same line, the text
+/// names what differs.
+#[must_use]
+pub fn divergence_place_text(
     divergence: &Divergence,
     recorded: &Trace,
     replayed: &Trace,
@@ -46,9 +59,7 @@ pub fn divergence_text(
         None => "nothing (the thread was blocked, or the run had ended)".to_owned(),
     };
     format!(
-        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {actual}\n  \
-         It depends on something that is not controlled: a file, the network, another process, memory that\n  \
-         was never initialised.\n"
+        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {actual}\n"
     )
 }
 

@@ -31,11 +31,30 @@ const DIRECT: [&str; 19] = [
     "std::sync::once_lock::",
 ];
 
-/// Methods of locks, condition variables and atomics in Rust. Their callee may be several calls deep in the library, and
+/// Methods of locks, condition variables and atomics, and constructors of guards. Their callee may be several calls deep in the library, and
 /// all of it acts on the receiver.
-const METHODS: [&str; 18] = [
-    "lock", "try_lock", "read", "try_read", "write", "try_write", "wait", "wait_while", "wait_timeout", "notify_one",
-    "notify_all", "load", "store", "swap", "compare_exchange", "compare_exchange_weak", "get_or_init", "call_once",
+const METHODS: [&str; 21] = [
+    "lock_guard",
+    "unique_lock",
+    "shared_lock",
+    "lock",
+    "try_lock",
+    "read",
+    "try_read",
+    "write",
+    "try_write",
+    "wait",
+    "wait_while",
+    "wait_timeout",
+    "notify_one",
+    "notify_all",
+    "load",
+    "store",
+    "swap",
+    "compare_exchange",
+    "compare_exchange_weak",
+    "get_or_init",
+    "call_once",
 ];
 
 /// The expressions at sites, each looked up once.
@@ -49,7 +68,7 @@ impl Expressions {
     pub(crate) fn certain(&mut self, trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<String> {
         let range = Operation::decode(event).bytes().map_or(0, |bytes| bytes.len);
         let known = self.known.entry((event.site, event.op, range));
-        let look_up = || expression_of(trace, event, names).filter(|found| found.is_certain);
+        let mut look_up = || expression_of(trace, event, names).filter(|found| found.is_certain);
         known.or_insert_with(|| look_up().map(|found| found.text)).clone()
     }
 }
@@ -73,7 +92,8 @@ fn expression_of(trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<
     let is_call = was_called || user > 0 || access.is_none_or(|access| access.is_atomic());
     let by_call = if is_call { names.expression(site, place, Subject::Call) } else { None };
     // Between a library function that was called and the user's code there may be others, which the trace does not have.
-    let by_call = by_call.filter(|found| !was_called || found.function.as_deref().is_some_and(is_sync_method));
+    let by_call =
+        by_call.filter(|found| !was_called || found.function.as_deref().is_some_and(is_sync_method));
     by_call.or_else(|| {
         // In the user's own code, an operator can be an atomic access, too.
         let access = access.filter(|_| library.is_empty() && !was_called)?;
@@ -88,7 +108,8 @@ fn subject_of(access: &Access) -> Subject {
 fn acts_on_receiver(frame: &Frame) -> bool {
     frame.function.as_deref().is_some_and(|name| {
         let name = name.trim_start_matches('<');
-        DIRECT.iter().any(|direct| name.starts_with(direct))
+        // A mutex has its poison flag beside it.
+        DIRECT.iter().any(|direct| name.starts_with(direct)) && !name.contains("::Flag")
     })
 }
 

@@ -83,7 +83,7 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
 /// Returns the maximum number of readable rows. Threads in a loop need fewer.
 fn most_rows(trace: &Trace) -> usize {
     match trace.outcome.kind {
-        OutcomeKind::Livelock | OutcomeKind::Timeout => 40,
+        OutcomeKind::Livelock | OutcomeKind::Undecided(_) => 40,
         _ => 400,
     }
 }

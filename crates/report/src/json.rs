@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
-/// Returns the outcome as JSON. It always has `kind`, `message` and `threads`. It has `status`, `signal`,
+/// Returns the outcome as JSON. It always has `kind`, `message` and `threads`. It has `status`, `signal`, `limit`,
 /// `site`, `file`, `line`, `function`, `thread` and `backtrace` if they exist.
 #[must_use]
 pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
@@ -24,6 +24,9 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
         OutcomeKind::Signal(signal) => {
             object.insert("signal".into(), signal_name(signal).into());
             object.insert("signal_number".into(), signal.into());
+        }
+        OutcomeKind::Undecided(limit) => {
+            object.insert("limit".into(), limit.name().into());
         }
         _ => {}
     }

@@ -33,7 +33,9 @@ mod waits;
 pub use cause::cause_text;
 pub use counterfactuals::{counterfactuals_json, counterfactuals_text, preemption_text};
 pub use debugger::debugger_json;
-pub use divergence::{difference_json, difference_text, divergence_json, divergence_text};
+pub use divergence::{
+    difference_json, difference_text, divergence_json, divergence_place_text, divergence_text,
+};
 pub use graph::schedule_dot;
 pub use html::html;
 pub use interleaving::{interleaving, interleaving_table};

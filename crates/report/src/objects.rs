@@ -31,15 +31,22 @@ impl ObjectNames {
         let objects = Objects::of(&trace.events);
         let (accessed, blocks) = accessed_memory(&trace.events);
         let mut named = Named::default();
-        let globals: Vec<Option<String>> = objects.all.iter().map(|object| names.variable(object.addr)).collect();
+        let globals: Vec<Option<String>> =
+            objects.all.iter().map(|object| names.variable(object.addr)).collect();
         let mut memory: HashMap<MemoryPlace, String> = HashMap::new();
         let mut expressions = Expressions::default();
+        let futexes: HashMap<u64, u32> = (objects.all.iter())
+            .filter(|object| object.kind == ObjectKind::Futex)
+            .map(|object| (object.addr, object.nth))
+            .collect();
         for found in memory_of(trace, &accessed, &mut expressions, names) {
             let name = found.global.map(|name| named.global(name));
             let name = name.or_else(|| found.expression.map(|expression| named.unique(&expression)));
-            memory.insert(found.place, name.unwrap_or_else(|| named.numbered()));
+            // A futex word is also accessed by atomic operations; both get the same name.
+            let futex =
+                || futexes.get(&found.place.0).map(|nth| format!("{}#{nth}", ObjectKind::Futex.name()));
+            memory.insert(found.place, name.or_else(futex).unwrap_or_else(|| named.numbered()));
         }
-        // A futex word is also accessed by atomic operations; both get the same name.
         let expressions = expressions_of_objects(trace, &objects, &globals, &mut expressions, names);
         let mut by_object = Vec::with_capacity(objects.all.len());
         for ((object, global), expression) in objects.all.iter().zip(globals).zip(expressions) {

@@ -87,9 +87,22 @@ pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Name
         };
         return waits(trace, names).into_iter().map(ending).collect();
     }
+    if is_of_several_threads(outcome) {
+        let ending = |stack: &Backtrace| Ending {
+            thread: stack.thread,
+            words: outcome_name(outcome),
+            place: stack.frames.iter().map(|&site| names.place(site)).find(|frame| !frame.system),
+        };
+        return outcome.backtraces.iter().map(ending).collect();
+    }
     let place = outcome.site.map(|site| names.place(site));
     let ending = |thread| Ending { thread, words: outcome_name(outcome), place };
     outcome.thread.filter(|_| !matches!(outcome.kind, OutcomeKind::Exit(_))).map(ending).into_iter().collect()
+}
+
+/// Returns whether several threads repeat a round; then it is arbitrary which of them ran last.
+fn is_of_several_threads(outcome: &Outcome) -> bool {
+    outcome.kind == OutcomeKind::Livelock && outcome.backtraces.len() > 1
 }
 
 /// Returns a short name of the outcome.
@@ -116,7 +129,7 @@ pub(crate) fn kind_text(kind: OutcomeKind) -> String {
         OutcomeKind::Exception => "uncaught exception".to_owned(),
         OutcomeKind::Panic => "panic".to_owned(),
         OutcomeKind::Livelock => "livelock".to_owned(),
-        OutcomeKind::Timeout => "timeout".to_owned(),
+        OutcomeKind::Undecided(_) => "undecided".to_owned(),
         OutcomeKind::Race => "data race".to_owned(),
         OutcomeKind::Misuse => "misuse".to_owned(),
         OutcomeKind::Check => "a check failed".to_owned(),
@@ -142,6 +155,7 @@ impl OutcomeWriter<'_> {
         let mut text = paint(&headline, style, self.options.colour);
         if let Some(thread) = outcome.thread
             && outcome.is_failure()
+            && !is_of_several_threads(outcome)
         {
             let _ = write!(text, " in thread {}", self.thread(thread));
         }
@@ -357,8 +371,8 @@ impl OutcomeWriter<'_> {
         let mut distinct: Vec<(&Warning, String, usize)> = Vec::new();
         for warning in self.trace.warnings.iter().filter(|w| !self.is_the_failure(w)) {
             let misuse = self.misuse(warning, names);
-            let same = |(other, text, _): &&mut (&Warning, String, usize)| {
-                (other.site, other.addr, &*text) == (warning.site, warning.addr, &misuse)
+            let same = |(earlier, text, _): &&mut (&Warning, String, usize)| {
+                (earlier.site, earlier.addr, text.as_str()) == (warning.site, warning.addr, misuse.as_str())
             };
             match distinct.iter_mut().find(same) {
                 Some((.., times)) => *times += 1,

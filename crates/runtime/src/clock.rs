@@ -13,11 +13,13 @@ pub(crate) struct VirtualClock {
     epoch: u64,
     /// Nanoseconds since 1970.
     now: u64,
+    /// The number of times the program has read a clock.
+    reads: u64,
 }
 
 impl VirtualClock {
     pub(crate) const fn new(epoch: u64) -> Self {
-        Self { epoch, now: epoch }
+        Self { epoch, now: epoch, reads: 0 }
     }
 
     #[inline]
@@ -49,7 +51,13 @@ impl VirtualClock {
     /// Reads the time of day.
     pub(crate) fn read_wall_clock(&mut self) -> u64 {
         self.now += LOOK;
+        self.reads += 1;
         self.now
+    }
+
+    /// Returns how often the program has read a clock.
+    pub(crate) const fn reads(&self) -> u64 {
+        self.reads
     }
 
     /// Reads the processor time: the time since the start.

@@ -140,6 +140,11 @@ impl Context {
         }
     }
 
+    /// Returns whether the thread has parked or switched away, so that its registers are saved.
+    pub(crate) const fn is_saved(&self) -> bool {
+        self.stack_pointer != 0
+    }
+
     /// Returns rip, rsp, rbp, rbx, r12 to r15 of a thread that does not run.
     pub(crate) fn registers(&self) -> [u64; 8] {
         let saved = self.stack_pointer as *const u64;

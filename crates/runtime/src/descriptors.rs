@@ -208,13 +208,43 @@ pub(crate) fn ready_now(fds: &mut [libc::pollfd]) -> isize {
     unsafe { sys::call(libc::SYS_poll, [fds.as_mut_ptr() as usize, fds.len(), 0, 0, 0, 0]) }
 }
 
+/// The kind of a socket, as `socket` takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketKind {
+    domain: i32,
+    kind: i32,
+    protocol: i32,
+}
+
+impl SocketKind {
+    /// The kind of a descriptor of which nothing is known.
+    pub(crate) const LOCAL: Self = Self { domain: libc::AF_UNIX, kind: libc::SOCK_STREAM, protocol: 0 };
+
+    /// Returns the kind of a socket. A socket that accepts connections makes others of its own kind.
+    pub(crate) fn of(fd: i32) -> Self {
+        let option = |name: i32| {
+            let (mut value, mut size) = (0i32, size_of::<i32>());
+            let place = &raw mut value as usize;
+            let args =
+                [fd as usize, libc::SOL_SOCKET as usize, name as usize, place, &raw mut size as usize, 0];
+            // SAFETY: there is room for the result and its size.
+            (unsafe { sys::call(libc::SYS_getsockopt, args) } == 0).then_some(value)
+        };
+        let kind = (|| {
+            let (domain, kind) = (option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?);
+            Some(Self { domain, kind, protocol: option(libc::SO_PROTOCOL)? })
+        })();
+        kind.unwrap_or(Self::LOCAL)
+    }
+}
+
 /// Opens a descriptor with this number and no peer: it stands for a connection of the recorded run.
-pub(crate) fn open_placeholder(number: i32, flags: i32) {
-    let kind = (libc::SOCK_STREAM | flags) as usize;
+pub(crate) fn open_placeholder(number: i32, like: SocketKind, flags: i32) {
+    let kind = (like.kind | flags) as usize;
     let cloexec = if flags & libc::SOCK_CLOEXEC == 0 { 0 } else { libc::O_CLOEXEC as usize };
     // SAFETY: creates a socket and gives it its number.
     unsafe {
-        let made = sys::call(libc::SYS_socket, [libc::AF_UNIX as usize, kind, 0, 0, 0, 0]);
+        let made = sys::call(libc::SYS_socket, [like.domain as usize, kind, like.protocol as usize, 0, 0, 0]);
         if made >= 0 && made != number as isize {
             sys::call(libc::SYS_dup3, [made as usize, number as usize, cloexec, 0, 0, 0]);
             sys::call(libc::SYS_close, [made as usize, 0, 0, 0, 0, 0]);

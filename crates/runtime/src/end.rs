@@ -44,6 +44,36 @@ pub(crate) fn livelock(state: &State) -> ! {
     exit_process_with_stack(state)
 }
 
+/// Ends the run: the threads that executed the last events repeat them for ever.
+#[cold]
+pub(crate) fn repeated_round(state: &State, round: u64) -> ! {
+    conclude(state, EndKind::Livelock, "");
+    state.log.header().end.round = round;
+    let current = state.current;
+    let events = state.log.last_events(round as usize);
+    for thread in state.threads.iter().filter(|t| !t.ended && events.iter().any(|e| e.thread() == t.ix)) {
+        let registers = if thread.ix == current {
+            stack::registers_of_thread(current_registers())
+        } else {
+            thread.context.registers()
+        };
+        state.log.stack(thread.ix, registers, thread.stack_top);
+    }
+    exit_process()
+}
+
+/// Ends the run: the only thread that can run repeats a loop at this place.
+pub(crate) fn endless_loop(state: &State, registers: [u64; 8]) -> ! {
+    conclude(
+        state,
+        EndKind::Livelock,
+        "its registers and memory are the same again and again, and no other thread can run",
+    );
+    state.log.header().end.pc = registers[0];
+    state.log.stack(state.current, registers, state.threads[state.current.index()].stack_top);
+    exit_process()
+}
+
 /// Ends the run: an assertion that the program named failed.
 #[cold]
 pub(crate) fn assertion(state: &State, name: &[u8]) -> ! {

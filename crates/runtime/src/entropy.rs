@@ -3,15 +3,25 @@
 use unsnarl_sched::Rng;
 
 #[derive(Debug)]
-pub(crate) struct Entropy(Rng);
+pub(crate) struct Entropy {
+    numbers: Rng,
+    /// The number of draws.
+    drawn: u64,
+}
 
 impl Entropy {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(Rng::new(seed))
+        Self { numbers: Rng::new(seed), drawn: 0 }
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0.next_u64()
+        self.drawn += 1;
+        self.numbers.next_u64()
+    }
+
+    /// Returns how many numbers were drawn.
+    pub(crate) const fn drawn(&self) -> u64 {
+        self.drawn
     }
 
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {

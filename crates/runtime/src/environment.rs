@@ -198,9 +198,9 @@ impl State {
         }
         // Which of two children ends first must not depend on their speed.
         children::settle();
-        let (mut n, mut found) = (0, false);
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
+        let (mut next, mut found) = (0, false);
+        while let Some(thread) = self.waiting.first_from(next) {
+            next = thread.index() + 1;
             let thread = self.thread(thread);
             if let Gate::Child(children) = thread.pending.gate {
                 thread.child_ended = children.has_ended_child();

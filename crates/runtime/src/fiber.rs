@@ -98,6 +98,7 @@ pub(crate) unsafe extern "C" fn resume_as_thread(context: *const Context, tid: *
         "mov edi, 0x3d0f00",
         "mov eax, 56", // clone
         "syscall",
+        ".globl unsnarl_resumed",
         ".hidden unsnarl_resumed", // the rewind filter allows this call
         "unsnarl_resumed:",
         "test rax, rax",

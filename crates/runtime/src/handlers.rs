@@ -55,6 +55,17 @@ pub(crate) fn take_over(signal: i32) {
     unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
 }
 
+/// Takes charge of the handlers that were installed before control began.
+pub(crate) fn take_over_actions() {
+    for signal in (1..=64).filter(|signal| !crash::DEADLY.contains(signal)) {
+        let action = inherited(signal);
+        if action.sa_sigaction > libc::SIG_IGN {
+            // SAFETY: the program's own action.
+            unsafe { exchange(signal, &raw const action, ptr::null_mut()) };
+        }
+    }
+}
+
 /// Sets the kernel's action of a watched signal again, because the tracer now takes part.
 pub(crate) fn refresh_action(signal: i32) {
     if let Some(action) = *program_action(signal) {
@@ -78,12 +89,18 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
         let new = if new.is_null() { None } else { Some(*new) };
         let given = new.map(|new| action_of_kernel(signal, &new));
         let mut before: Action = mem::zeroed();
+        let program_before = *program_action(signal);
+        if new.is_some_and(|new| new.sa_sigaction > libc::SIG_IGN) {
+            // A signal may be delivered as soon as the kernel has the handler.
+            *program_action(signal) = new;
+        }
         let result = sigaction(signal, given.as_ref().map_or(ptr::null(), |a| a), &raw mut before);
+        *program_action(signal) = program_before;
         if result == 0 {
             if !old.is_null() {
-                *old = program_action(signal).unwrap_or_else(|| without_stale_bytes(before));
+                *old = program_before.unwrap_or_else(|| without_stale_bytes(before));
             }
-            *program_action(signal) = new.map(|new| as_reported(signal, new)).or(*program_action(signal));
+            *program_action(signal) = new.map(|new| as_reported(signal, new)).or(program_before);
         }
         result
     }
@@ -225,15 +242,16 @@ fn note_arrival(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t
     }
     // SAFETY: a separate flag, which is read at the next schedule point.
     unsafe { (&raw mut runtime.state.observed).write_volatile(true) };
+    // The program may wait for the handler in a loop without schedule points.
+    crate::watchdog::install();
 }
 
-/// Returns whether another process, or the kernel on its behalf, sent the signal.
+/// Returns whether another process, or the kernel on its behalf, sent the signal. So did a timer of the kernel.
 fn is_from_environment(signal: i32, info: &Info) -> bool {
     // The thread itself caused it: faults, traps and the like.
     let own = crash::DEADLY.contains(&signal) && info.code() > 0;
-    let timer = matches!(signal, libc::SIGPROF | libc::SIGVTALRM);
     let by_us = info.code() <= 0 && info.process() == sys::process();
-    !own && !timer && !by_us
+    !own && !by_us
 }
 
 /// Returns the kernel's action for an action that the program requests.
@@ -306,9 +324,11 @@ unsafe extern "C" fn deliver(
     let Some(action) = *program_action(signal) else { return };
     // SAFETY: the kernel's description of the signal.
     let by_the_kernel = unsafe { (*info).si_code } > 0;
+    let is_fault = by_the_kernel && crash::DEADLY.contains(&signal);
     let aborts = signal == libc::SIGABRT && crash::is_aborting();
     match action.sa_sigaction {
-        libc::SIG_IGN if !by_the_kernel && !aborts => return,
+        libc::SIG_IGN if !is_fault && !aborts => return,
+        libc::SIG_DFL if IGNORED.contains(&signal) => return,
         // A fault cannot be ignored: it would recur.
         libc::SIG_DFL | libc::SIG_IGN => return crash::die(signal, info, context),
         handler => delivery.handler = handler,

@@ -3,7 +3,7 @@
 use crate::{
     access, atomic,
     atomic_values::AtomicValues,
-    children,
+    before_control, children,
     clock::VirtualClock,
     conflicts::ConflictMonitor,
     context::{Context, ThreadBackend},
@@ -15,6 +15,7 @@ use crate::{
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
+    livelock::RoundDetector,
     log::{Log, c_bytes},
     maps,
     modules::Modules,
@@ -32,13 +33,13 @@ use crate::{
     timers::Timers,
     tracer,
 };
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::{
     ffi::{c_char, c_void},
     sync::atomic::{AtomicUsize, Ordering},
 };
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
-use unsnarl_sched::{Picker, PrefixSteps, ThreadSet};
+use unsnarl_sched::{EarlyTimeouts, Picker, PrefixSteps, ThreadSet};
 use unsnarl_wire::{
     BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, NO_LEAK_DETECTION, PLAN_RESERVE,
     RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
@@ -77,6 +78,7 @@ extern "C" fn init() {
         if let Some(offset) = tid_offset() {
             fiber::check_exit_redirection((sys::thread_pointer() + offset) as *mut u32);
         }
+        heap::with_plan_heap(before_control::note);
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
@@ -179,6 +181,7 @@ unsafe fn begin(header: *mut Header) {
         live: 1,
         ready: ThreadSet::new(),
         by_timeout: ThreadSet::new(),
+        timeouts: Box::new(EarlyTimeouts::new(plan.time_rule())),
         sole_runner: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,
@@ -195,6 +198,7 @@ unsafe fn begin(header: *mut Header) {
         unchanged: false,
         fruitless_events: 0,
         max_fruitless_events: plan.max_spins,
+        rounds: RoundDetector::of(&plan),
         spurious: plan.spurious != 0,
         to_reap: Vec::new(),
         log,
@@ -212,10 +216,12 @@ unsafe fn begin(header: *mut Header) {
         conflicts: None,
         observed: plan.choices > 0 || plan.debugged != 0,
     };
+    state.log.check_at(state.rounds.due());
     state.take_over_descriptors(files::inherited());
     state.me().must_check_signals = state.next_is_arrival(ThreadIx::MAIN);
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
+    state.take_over_signals();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
     state.refresh_modules();
     ids::enable(sys::process());

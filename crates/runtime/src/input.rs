@@ -5,7 +5,7 @@
 //! so that another order of threads gets the same ones.
 
 use crate::{
-    descriptors::Peer,
+    descriptors::{Peer, SocketKind},
     heap,
     log::Log,
     signals::{Info, SentSignal},
@@ -126,7 +126,7 @@ impl State {
             {
                 // SAFETY: there are no buffers.
                 unsafe { self.replay_input(Op::FdOpen, input.requested as usize, &OutputBuffers::NONE) };
-                crate::descriptors::open_placeholder(fd as i32, 0);
+                crate::descriptors::open_placeholder(fd as i32, SocketKind::LOCAL, 0);
                 self.descriptors.add(fd as i32, kind, Peer::Environment);
                 self.record_inherited(fd as i32, kind);
             }

@@ -20,8 +20,13 @@ pub(crate) struct Log {
     header: *mut Header,
     events: *mut RawEvent,
     count: u64,
+    /// The number of events before more than storing the next one is to be done: memory must be populated, or a
+    /// check is due.
+    room: u64,
     /// The number of events for which memory is already populated.
     populated: u64,
+    /// The number of events at which a check is due.
+    check_at: u64,
     capacity: u64,
     /// For each thread of this run, its entry in the plan.
     in_plan: Vec<Option<u16>>,
@@ -57,7 +62,9 @@ impl Log {
             header,
             events,
             count: 0,
+            room: FIRST_POPULATED.min(capacity),
             populated: FIRST_POPULATED.min(capacity),
+            check_at: u64::MAX,
             capacity,
             in_plan: alloc::vec![Some(0)],
             in_run,
@@ -82,18 +89,44 @@ impl Log {
         self.count
     }
 
-    /// Appends an event; returns its number, or `None` if the log is full.
+    /// Returns whether [`store`](Self::store) is all that is to be done for the next event.
     #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.count < self.room
+    }
+
+    /// Appends an event; returns its number, or `None` if the log is full.
     pub(crate) fn append(&mut self, event: RawEvent) -> Option<u64> {
-        if self.count >= self.populated && !self.populate_more() {
-            return None;
-        }
+        (self.has_room() || self.make_room()).then(|| self.store(event))
+    }
+
+    /// Appends an event for which there is room; returns its number.
+    #[inline]
+    pub(crate) fn store(&mut self, event: RawEvent) -> u64 {
         // SAFETY: below the capacity, for which the controller reserved memory.
         unsafe { self.events.add(self.count as usize).write(event) };
         self.count += 1;
         // The count is stored after the event: if the process dies, every counted event is complete.
         self.header().events.store(self.count, Ordering::Release);
-        Some(self.count - 1)
+        self.count - 1
+    }
+
+    /// Makes a check due at the event after this many, see [`is_check_due`](Self::is_check_due), and at all after it.
+    pub(crate) fn check_at(&mut self, count: u64) {
+        self.check_at = count;
+        self.room = self.room();
+    }
+
+    /// Returns whether a check is due now.
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.count >= self.check_at
+    }
+
+    /// Returns the last events, up to this number.
+    pub(crate) fn last_events(&self, most: usize) -> &[RawEvent] {
+        let length = most.min(self.count as usize);
+        // SAFETY: `count` events were written.
+        unsafe { core::slice::from_raw_parts(self.events.add(self.count as usize - length), length) }
     }
 
     /// Adds these flags to the last event, if it is of this thread.
@@ -180,6 +213,7 @@ impl Log {
         self.count = saved.events;
         // The memory was populated in another process.
         self.populated = self.count;
+        self.room = self.count;
         let threads = self.header().plan.threads as usize;
         self.in_plan.truncate(1);
         self.in_run = heap::with_plan_heap(|| alloc::vec![None; threads]);
@@ -192,12 +226,18 @@ impl Log {
         }
     }
 
-    /// Makes the kernel populate memory for more events at once, which is much cheaper than one page fault
-    /// per page; returns false if the log is full.
+    /// Makes the kernel populate memory for more events at once, if necessary, which is much cheaper than one page
+    /// fault per page; returns false if the log is full.
     #[cold]
-    fn populate_more(&mut self) -> bool {
+    fn make_room(&mut self) -> bool {
         // The moment at which more room is needed differs in runs that continue from others.
-        stack::run_isolated(|| self.populate())
+        let has_room = self.count < self.populated || stack::run_isolated(|| self.populate());
+        self.room = self.room();
+        has_room
+    }
+
+    fn room(&self) -> u64 {
+        self.populated.min(self.check_at)
     }
 
     fn populate(&mut self) -> bool {

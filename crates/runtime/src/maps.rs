@@ -33,8 +33,8 @@ impl Mapping {
     }
 
     /// Returns whether it is writable memory shared with other processes, except the controller's.
-    fn is_shared(self) -> bool {
-        self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::RUNTIME_MEMORY
+    pub(crate) fn is_shared(self) -> bool {
+        self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::LOG_MEMORY
     }
 
     /// Returns whether it is code or constants of a file.

@@ -39,6 +39,11 @@ impl Queues {
         self.wake_ups.push(WakeUp { object, at: self.clock, event });
     }
 
+    /// Returns whether there are no wake-ups.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wake_ups.is_empty()
+    }
+
     /// Returns the number of wake-ups that are not taken yet.
     pub(crate) fn pending(&self, object: usize) -> usize {
         self.wake_ups.iter().filter(|w| w.object == object).count()

@@ -5,6 +5,7 @@ use crate::{heap, sys};
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 use unsnarl_race::{ShadowMemory, Word};
+use unsnarl_wire::RUNTIME_MEMORY;
 
 /// The start of the shadow memory.
 const BASE: usize = 0x1000_0000_0000;
@@ -17,6 +18,8 @@ const MAX_CLEARED_BYTEWISE: u64 = 4096;
 
 /// The range of the shadow memory.
 pub(crate) const RANGE: Range<usize> = BASE..BASE + SIZE;
+const _: () =
+    assert!(BASE as u64 == RUNTIME_MEMORY[0].start && (BASE + SIZE) as u64 <= RUNTIME_MEMORY[0].end);
 
 /// The shadow of a run's memory.
 #[derive(Debug)]

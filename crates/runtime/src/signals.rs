@@ -251,9 +251,9 @@ impl State {
     fn reclassify_waiters(&mut self) {
         // In a replay, a thread that waits for a signal may get it from the plan.
         stack::run_isolated(|| {
-            let mut n = 0;
-            while let Some(thread) = self.waiting.nth(n) {
-                n += 1;
+            let mut next = 0;
+            while let Some(thread) = self.waiting.first_from(next) {
+                next = thread.index() + 1;
                 if self.threads[thread.index()].must_check_signals
                     || self.threads[thread.index()].pending.gate.is_for_signals()
                 {
@@ -378,6 +378,9 @@ impl State {
 
     /// Reacts to a changed action: pending signals that are now ignored are removed.
     pub(crate) fn action_changed(&mut self, signal: i32) {
+        if handlers::has_arrivals() {
+            self.take_arrivals();
+        }
         if handlers::disposition(signal) == Disposition::Ignored {
             self.signals.forget(signal);
             self.threads.iter_mut().for_each(|t| t.signals.forget(signal));
@@ -467,6 +470,9 @@ impl Runtime {
             _ => granted,
         };
         let gate = state.me().pending.gate;
+        // A semaphore with tokens is not waited for, so there is nothing to interrupt.
+        let is_possible = matches!(gate, Gate::Semaphore(_))
+            && state.readiness_at_gate(state.current) == crate::gate::Readiness::Ready;
         let taken = state.take_due();
         let suspended = SuspendedWait { gate, arrival, granted: woken };
         let suspended = match taken {
@@ -484,7 +490,7 @@ impl Runtime {
             Interruption::MayRestart => !me.restarts,
             Interruption::Fails => true,
         };
-        if !fails || (matches!(gate, Gate::Futex(..)) && woken.is_some()) {
+        if !fails || is_possible || (matches!(gate, Gate::Futex(..)) && woken.is_some()) {
             return None;
         }
         // A thread that was woken from its sleep no longer yields to others.
@@ -530,8 +536,23 @@ impl Runtime {
 }
 
 impl State {
+    /// Removes the pending signals that the running thread does not block and that are ignored. As in the kernel, a
+    /// blocked signal stays pending even if it is ignored, until it is unblocked.
+    fn discard_ignored(&mut self) {
+        let open = self.pending_for_running_thread() & !self.mask_of(self.current);
+        for signal in (1..=64).filter(|&signal| open & only(signal) != 0) {
+            if handlers::disposition(signal) == Disposition::Ignored {
+                self.signals.forget(signal);
+                self.me().signals.forget(signal);
+            }
+        }
+    }
+
     /// Clears the check flag when there is nothing left to handle.
     fn clear_signal_check(&mut self) {
+        if self.pending_for_running_thread() != 0 {
+            self.discard_ignored();
+        }
         let has_next_arrival = self.next_is_arrival(self.current);
         let me = self.me();
         me.must_check_signals = me.cancel.asynchronous || has_next_arrival;

@@ -46,6 +46,10 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     files.restore();
     ids::enable(sys::process());
     state.log.restore_log(&saved);
+    // The new log lacks the time-outs that are withheld at this moment.
+    state.timeouts.invalidate();
+    state.rounds.continue_with(&state.log.header().plan);
+    state.log.check_at(state.rounds.due());
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
     state.observed = state.log.header().plan.choices > 0;
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);

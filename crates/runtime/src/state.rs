@@ -12,6 +12,7 @@ use crate::{
     heap,
     hooks::{key::Keys, openmp::OpenMpLocks},
     input::InputPositions,
+    livelock::RoundDetector,
     log::Log,
     modules::Modules,
     queue::Queues,
@@ -22,9 +23,10 @@ use crate::{
     timers::Timers,
 };
 use alloc::{boxed::Box, vec::Vec};
-use core::{cell::UnsafeCell, hint::assert_unchecked, mem::MaybeUninit, ptr};
+use core::{cell::UnsafeCell, hint::assert_unchecked, mem::MaybeUninit, ptr, sync::atomic::Ordering};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
-use unsnarl_sched::{Picker, RunView, ThreadSet};
+use unsnarl_sched::{EarlyTimeouts, Picker, RunProgress, RunView, ThreadSet, Withheld};
+use unsnarl_wire::{WITHHELD_LONG, WITHHELD_SHORT};
 
 /// The run: the picker that decides and the state it decides about.
 pub(crate) struct Runtime {
@@ -45,6 +47,8 @@ pub(crate) struct State {
     pub(crate) live: u32,
     pub(crate) ready: ThreadSet,
     pub(crate) by_timeout: ThreadSet,
+    /// Which of these may go on now.
+    pub(crate) timeouts: Box<EarlyTimeouts>,
     /// The running thread, while it is in an undivided region; then no other thread can be chosen.
     pub(crate) sole_runner: ThreadSet,
     /// Threads at a gate that may be closed.
@@ -76,6 +80,7 @@ pub(crate) struct State {
     /// The number of consecutive events that changed nothing.
     pub(crate) fruitless_events: u64,
     pub(crate) max_fruitless_events: u64,
+    pub(crate) rounds: RoundDetector,
     pub(crate) spurious: bool,
     /// Threads that ended and that no thread will join.
     pub(crate) to_reap: Vec<ThreadIx>,
@@ -225,7 +230,76 @@ impl State {
     pub(crate) fn reclassify(&mut self, thread: ThreadIx) {
         let readiness = self.readiness(thread);
         self.ready.set(thread, readiness == Readiness::Ready);
-        self.by_timeout.set(thread, readiness == Readiness::ByTimeout);
+        let by_timeout = readiness == Readiness::ByTimeout;
+        if by_timeout || self.by_timeout.contains(thread) {
+            self.reclassify_by_timeout(thread, by_timeout);
+        }
+    }
+
+    #[cold]
+    fn reclassify_by_timeout(&mut self, thread: ThreadIx, by_timeout: bool) {
+        self.by_timeout.set(thread, by_timeout);
+        if by_timeout {
+            let deadline = self.threads[thread.index()].pending.deadline;
+            let is_by_time = deadline != u64::MAX && !self.resumes_without_others(thread);
+            self.thread(thread).timed_wait.deadline = is_by_time.then_some(deadline);
+            self.timeouts.enter(thread);
+        } else {
+            self.timeouts.leave(thread);
+        }
+    }
+
+    /// Marks a thread whose wait is over as ready.
+    #[inline]
+    pub(crate) fn end_wait(&mut self, thread: ThreadIx) {
+        if self.by_timeout.contains(thread) {
+            self.reclassify_by_timeout(thread, false);
+        }
+        self.waiting.set(thread, false);
+        self.ready.set(thread, true);
+    }
+
+    /// Returns the progress of the run, on which time-outs depend.
+    pub(crate) fn progress(&self) -> RunProgress {
+        RunProgress { now: self.clock.now(), events: self.log.count(), fruitless: self.fruitless_events }
+    }
+
+    /// Notes that a thread waits for this deadline from now on.
+    #[cold]
+    pub(crate) fn begin_timed_wait(&mut self, thread: ThreadIx, deadline: u64) {
+        let run = self.progress();
+        let wait = &mut self.threads[thread.index()].timed_wait;
+        wait.patience = self.timeouts.patience(run, deadline, wait.early);
+    }
+
+    /// Lets a thread's time-out expire.
+    #[cold]
+    pub(crate) fn pass_deadline(&mut self, thread: ThreadIx) {
+        let run = self.progress();
+        let thread = &mut self.threads[thread.index()];
+        let is_early = self.timeouts.expire(run, thread.timed_wait);
+        thread.timed_wait.early += u32::from(is_early);
+        // Another thread may have changed the deadline: a timer's.
+        self.clock.pass(thread.pending.deadline);
+    }
+
+    /// Determines which time-outs may expire now, if that may have changed.
+    #[inline(never)]
+    pub(crate) fn update_timeouts(&mut self) {
+        let run = self.progress();
+        if self.timeouts.is_outdated(run, &self.ready) {
+            self.determine_timeouts(run);
+        }
+    }
+
+    #[cold]
+    fn determine_timeouts(&mut self, run: RunProgress) {
+        let Self { timeouts, ready, by_timeout, threads, log, .. } = self;
+        let thread = |ix: ThreadIx| &threads[ix.index()];
+        timeouts.update(run, ready, by_timeout, |ix| thread(ix).yields(), |ix| thread(ix).timed_wait);
+        let Withheld { short, long } = timeouts.withheld();
+        let bits = u32::from(short) * WITHHELD_SHORT + u32::from(long) * WITHHELD_LONG;
+        log.header().withheld.store(bits, Ordering::Relaxed);
     }
 
     /// Learns of newly loaded libraries and resolves the plan's sites in them.
@@ -246,9 +320,9 @@ impl State {
 
     #[cold]
     fn reclassify_at(&mut self, addr: usize) {
-        let mut n = 0;
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
+        let mut next = 0;
+        while let Some(thread) = self.waiting.first_from(next) {
+            next = thread.index() + 1;
             if self.thread(thread).pending.gate.depends_on(addr) {
                 self.reclassify(thread);
             }
@@ -261,9 +335,9 @@ impl State {
         if self.waiting.iter().any(|thread| self.waits_for_children(thread)) {
             children::settle();
         }
-        let mut n = 0;
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
+        let mut next = 0;
+        while let Some(thread) = self.waiting.first_from(next) {
+            next = thread.index() + 1;
             if self.thread(thread).pending.gate.is_polled() {
                 self.reclassify(thread);
             }
@@ -288,6 +362,8 @@ impl State {
     }
 }
 
+static NO_THREADS: ThreadSet = ThreadSet::new();
+
 impl RunView for State {
     #[inline]
     fn current(&self) -> ThreadIx {
@@ -301,8 +377,12 @@ impl RunView for State {
 
     #[inline]
     fn by_timeout(&self) -> &ThreadSet {
-        static NO_THREADS: ThreadSet = ThreadSet::new();
         if self.sole_runner.is_empty() { &self.by_timeout } else { &NO_THREADS }
+    }
+
+    #[inline]
+    fn may_expire(&self) -> &ThreadSet {
+        if self.sole_runner.is_empty() { self.timeouts.may_expire() } else { &NO_THREADS }
     }
 
     fn earliest_timeout(&self) -> Option<ThreadIx> {
@@ -314,15 +394,14 @@ impl RunView for State {
 
     #[inline]
     fn yields(&self, thread: ThreadIx) -> bool {
-        let thread = &self.threads[thread.index()];
-        thread.pending.op.yields() || thread.spin_detector.is_spinning()
+        self.threads[thread.index()].yields()
     }
 
     #[inline]
     fn current_can_continue(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
-        self.ready.contains(self.current) && !me.pending.op.yields() && !me.spin_detector.is_spinning()
+        self.ready.contains(self.current) && !me.yields()
     }
 
     fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {

@@ -6,6 +6,7 @@ use core::{
     cell::UnsafeCell,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
+use unsnarl_wire::RUNTIME_MEMORY;
 
 /// Makes a system call with up to six arguments; negative results are errors.
 ///
@@ -26,11 +27,13 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
 
 /// The start of the runtime's memory: far from programs, libraries, stacks and heaps, so that the program's
 /// addresses do not depend on its size.
-pub(crate) const RUNTIME_MEMORY: usize = 0x6000_0000_0000;
+pub(crate) const LOG_MEMORY: usize = 0x6000_0000_0000;
 /// The start of its heap, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
 /// The start of the part of its heap that depends on the plan.
 const PLAN_HEAP: usize = 0x6c00_0000_0000;
+const _: () =
+    assert!(LOG_MEMORY as u64 == RUNTIME_MEMORY[1].start && (PLAN_HEAP as u64) < RUNTIME_MEMORY[1].end);
 
 fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -57,8 +60,8 @@ pub(crate) fn map(size: usize, for_plan: bool) -> Option<usize> {
 /// Maps `size` bytes of a file, shared, replacing the previous mapping of this kind.
 pub(crate) fn map_shared(fd: i32, size: usize) -> Option<usize> {
     // SAFETY: only this function maps anything there.
-    unsafe { call(libc::SYS_munmap, [RUNTIME_MEMORY, size, 0, 0, 0, 0]) };
-    map_at(RUNTIME_MEMORY, size, libc::MAP_SHARED, fd)
+    unsafe { call(libc::SYS_munmap, [LOG_MEMORY, size, 0, 0, 0, 0]) };
+    map_at(LOG_MEMORY, size, libc::MAP_SHARED, fd)
 }
 
 /// Reserves memory at an address for good; returns false if the system does not allow it.

@@ -17,7 +17,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
 use unsnarl_model::{Flags, Op, ThreadIx};
-use unsnarl_sched::SpinDetector;
+use unsnarl_sched::{SpinDetector, TimedWait};
 
 real! {
     fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: StartRoutine, arg: *mut c_void) -> i32;
@@ -99,6 +99,8 @@ pub(crate) struct Thread {
     pub(crate) stack_top: usize,
     /// Its recent fruitless operations.
     pub(crate) spin_detector: SpinDetector,
+    /// Its time-outs so far; the deadline is valid while it can go on only by a time-out.
+    pub(crate) timed_wait: TimedWait,
 }
 
 /// The operation a thread is about to perform.
@@ -132,6 +134,12 @@ impl Cancel {
 }
 
 impl Thread {
+    /// Returns whether it yields to others: it is about to yield or sleep, or it spins.
+    #[inline]
+    pub(crate) fn yields(&self) -> bool {
+        self.pending.op.yields() || self.spin_detector.is_spinning()
+    }
+
     pub(crate) fn new(ix: ThreadIx, tid: u32, context: Context) -> Box<Self> {
         let no_stack = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         Box::new(Self {
@@ -180,6 +188,7 @@ impl Thread {
             is_timer: false,
             stack_top: 0,
             spin_detector: SpinDetector::default(),
+            timed_wait: TimedWait::default(),
         })
     }
 }
@@ -561,9 +570,9 @@ impl Runtime {
         if detached {
             state.to_reap.push(ix);
         }
-        let mut n = 0;
-        while let Some(waiter) = state.waiting.nth(n) {
-            n += 1;
+        let mut next = 0;
+        while let Some(waiter) = state.waiting.first_from(next) {
+            next = waiter.index() + 1;
             if state.thread(waiter).pending.gate == Gate::Join(ix) {
                 state.reclassify(waiter);
             }

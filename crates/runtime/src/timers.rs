@@ -2,7 +2,7 @@
 //!
 //! One thread serves all timers of the process. The runtime creates it when the first timer is set, and it
 //! sleeps until the earliest one fires. So the firing of a timer is a choice of the schedule like the end of
-//! every other sleep, and a program that only waits for a timer does not wait for long.
+//! every other sleep, under the same rule, and a program that only waits for a timer does not wait for long.
 
 use crate::{
     gate::Gate,
@@ -15,7 +15,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::ffi::c_void;
-use unsnarl_model::{Flags, Op, ThreadIx};
+use unsnarl_model::{Flags, Op, ThreadIx, Timeouts};
 
 /// The action of a timer when it fires.
 #[derive(Clone, Copy)]
@@ -91,12 +91,24 @@ impl State {
         }
     }
 
+    /// Returns how many more intervals of a timer have passed than the one that fires now: other time-outs may have
+    /// skipped much time. The kernel does not repeat them either, but counts them.
+    fn missed_intervals(&self, at: usize) -> u64 {
+        let Timer { at: when, again, .. } = self.timers.all[at];
+        // Traces from before there was another rule have an event for each.
+        if again == 0 || self.timeouts.rule() == Timeouts::Eager {
+            return 0;
+        }
+        self.clock.now().saturating_sub(when) / again
+    }
+
     /// Adapts the timer thread's deadline after timers were set or stopped.
     fn timers_changed(&mut self) {
         let at = self.timers.next().map_or(u64::MAX, |next| self.timers.all[next].at);
         // A thread that does not wait looks at the timers by itself.
         if let Some(thread) = self.timers.thread.filter(|thread| self.waiting.contains(*thread)) {
             self.thread(thread).pending.deadline = at;
+            self.begin_timed_wait(thread, at);
             self.reclassify(thread);
         }
     }
@@ -159,9 +171,10 @@ impl Runtime {
     fn fire(&mut self, pc: u64) {
         let state = &mut self.state;
         let Some(at) = state.timers.next() else { return };
+        let missed = state.missed_intervals(at);
         let timer = &mut state.timers.all[at];
-        let Timer { at: when, on_expiry, id, .. } = *timer;
-        timer.at = if timer.again == 0 { u64::MAX } else { when.saturating_add(timer.again) };
+        let Timer { at: when, on_expiry, id, again, .. } = *timer;
+        timer.at = if again == 0 { u64::MAX } else { when.saturating_add(again.saturating_mul(1 + missed)) };
         let event = state.log.count();
         let mut signal_number = 0;
         let mut is_sent = true;
@@ -169,20 +182,22 @@ impl Runtime {
             TimerAction::Signal { signal, to, info } => {
                 signal_number = signal;
                 let is_pending = id != REAL && state.is_pending(signal, to, &info);
+                let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+                let overrun = &mut state.timers.all[at].overrun;
                 if is_pending {
-                    state.timers.all[at].overrun += 1;
+                    *overrun = overrun.saturating_add(missed.saturating_add(1));
                 } else {
-                    state.timers.all[at].overrun = 0;
+                    *overrun = missed;
                     is_sent = state.send(SentSignal { signal, info, event: Some(event) }, to);
                 }
             }
             TimerAction::Count { fd } => {
-                let one = 1u64;
+                let count = 1 + missed;
                 // SAFETY: a count for the descriptor's readers.
                 unsafe {
                     sys::call(
                         libc::SYS_write,
-                        [fd as usize, &raw const one as usize, size_of::<u64>(), 0, 0, 0],
+                        [fd as usize, &raw const count as usize, size_of::<u64>(), 0, 0, 0],
                     )
                 };
             }

@@ -111,6 +111,9 @@ impl Runtime {
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
+        if pending.deadline != u64::MAX {
+            state.begin_timed_wait(ix, pending.deadline);
+        }
         if pending.gate.depends_on_environment() {
             stack::run_isolated(|| state.reclassify(ix));
         } else {
@@ -136,14 +139,10 @@ impl Runtime {
         let state = &mut self.state;
         let turn = state.turn_of(ix);
         state.polled -= u32::from(pending.gate.is_polled());
-        state.waiting.set(ix, false);
-        state.by_timeout.set(ix, false);
-        state.ready.set(ix, true);
         if turn == Turn::TimedOut {
-            // Another thread may have changed the deadline: a timer's.
-            let deadline = state.me().pending.deadline;
-            state.clock.pass(deadline);
+            state.pass_deadline(ix);
         }
+        state.end_wait(ix);
         if blocked {
             state.switch_flags.add(Flags::BLOCKED);
         }
@@ -195,6 +194,9 @@ impl Runtime {
         }
         let mut other = None;
         let thread = stack::run_on_own_stack(|| {
+            if !state.by_timeout.is_empty() {
+                state.update_timeouts();
+            }
             if state.observed {
                 state.before_pick(picker.is_deferred());
             }
@@ -350,9 +352,45 @@ impl Runtime {
         state.picked = false;
         let mut own_flags = core::mem::take(&mut state.switch_flags);
         own_flags.add(state.me().region_flags.get());
-        let number = state.log.append(event.with(own_flags.get()));
+        let event = event.with(own_flags.get());
+        if !state.log.has_room() {
+            return self.append_slowly(event);
+        }
+        let number = state.log.store(event);
         if state.fruitless_events > state.max_fruitless_events {
-            end::livelock(state);
+            state.stop_without_progress();
+        }
+        if state.conflicts.is_some() {
+            state.watch_event(&event, number);
+        }
+        number
+    }
+}
+
+impl Runtime {
+    /// Appends an event where more memory is needed or a check is due.
+    #[cold]
+    #[inline(never)]
+    fn append_slowly(&mut self, event: RawEvent) -> u64 {
+        // States are compared before anything here depends on the number of events: it would be found on the stack.
+        let checked = self.state.log.is_check_due();
+        let round = if checked { self.next_round(&event) } else { 0 };
+        let number = self.append_whatever_it_takes(event, round);
+        if checked {
+            stack::clear_unused_stack();
+        }
+        number
+    }
+
+    #[inline(never)]
+    fn append_whatever_it_takes(&mut self, event: RawEvent, round: u64) -> u64 {
+        let state = &mut self.state;
+        let number = state.log.append(event);
+        if round > 0 {
+            end::repeated_round(state, round);
+        }
+        if state.fruitless_events > state.max_fruitless_events {
+            state.stop_without_progress();
         }
         let Some(number) = number else { end::full(state) };
         if state.conflicts.is_some() {
@@ -363,6 +401,16 @@ impl Runtime {
 }
 
 impl crate::state::State {
+    /// Ends the run, because nothing has changed for long. If something outside the program's threads can change
+    /// what they wait for, or the end of a time, they are observed for as long again.
+    #[cold]
+    fn stop_without_progress(&mut self) {
+        if self.by_timeout.is_empty() && !self.depends_on_outside() {
+            end::livelock(self);
+        }
+        self.fruitless_events = 0;
+    }
+
     /// Polls the gates that open without an event; if no thread can run, waits for the environment.
     #[cold]
     fn poll_environment(&mut self) {
@@ -435,7 +483,7 @@ impl crate::state::State {
     /// Records which threads could run now.
     fn record_choices(&mut self) {
         let mut choices = RawEnabled::default();
-        for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
+        for thread in self.ready().iter().chain(self.may_expire().iter()).filter(|thread| thread.index() < 64)
         {
             let bit = 1 << thread.index();
             let by_timeout = self.by_timeout.contains(thread);

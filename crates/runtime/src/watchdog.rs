@@ -1,18 +1,33 @@
 //! The watchdog for waiting loops without schedule points: a thread that waits for a plain variable there
 //! keeps all others from changing it.
 //!
-//! The controller notices that the program runs without events, and sends a signal every few milliseconds.
-//! Each signal samples the registers. In a loop that only waits, the same values recur at the same
-//! instruction, and nothing in the loop changes anything else; a computation has changing values, or writes.
-//! A thread that is found waiting yields, by an event like that of `sched_yield`, from inside a handler on
-//! its own stack. In a replay it waits in the same loop, because no other thread runs, until it is found
-//! again.
+//! The controller notices that the program runs without events, and sends a signal every few milliseconds. Its
+//! handler has the thread's next instructions trap, one after the other ([`crate::wait_proof`]). If the thread comes back
+//! to the same state, it waits for others: it would go on like this for ever. Then it yields, by an event like that of
+//! `sched_yield`, from inside a handler on its own stack.
+//!
+//! When that is noticed depends on time, but it does not matter: the state is the same in every iteration, no other
+//! thread runs meanwhile, and a thread whose state still changes does not yield. In a replay the thread comes to the same
+//! state and cannot leave it either, until it is noticed again.
+//!
+//! If no other thread can run, and nothing outside the program can change what it does, the loop is
+//! endless (`endless_loop.rs`).
 //!
 //! Only the program's code is interrupted this way, never the C library, which may hold a lock that is not
 //! modelled.
 
-use crate::{context::ThreadBackend, state::Runtime, sys};
-use core::{arch::naked_asm, cell::UnsafeCell};
+use crate::{
+    context::ThreadBackend,
+    endless_loop, handlers,
+    state::Runtime,
+    sys,
+    wait_proof::{self, Step},
+};
+use core::{
+    arch::naked_asm,
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use unsnarl_insn::{
     iced::{Decoder, DecoderOptions, Instruction},
     wait_loop_at,
@@ -20,25 +35,23 @@ use unsnarl_insn::{
 use unsnarl_model::{Flags, Misuse, Op};
 use unsnarl_wire::SPIN_CHECK_SIGNAL;
 
-/// The number of equal samples by which a waiting loop is recognised.
-const MIN_REPEATS: usize = 3;
-/// The number of remembered samples.
-const SAMPLES: usize = 256;
-
-/// The samples since the last event.
-struct SampleHistory {
+/// The checks since the last event.
+struct CheckHistory {
     event: u64,
-    count: usize,
-    registers: [u64; SAMPLES],
+    count: u64,
+    /// The check at which the next proof is tried: a long computation is seldom disturbed.
+    next: u64,
 }
 
-struct HistoryCell(UnsafeCell<SampleHistory>);
+struct HistoryCell(UnsafeCell<CheckHistory>);
 
 // SAFETY: only the running thread reaches it, in a handler that does not interrupt itself.
 unsafe impl Sync for HistoryCell {}
 
-static HISTORY: HistoryCell =
-    HistoryCell(UnsafeCell::new(SampleHistory { event: 0, count: 0, registers: [0; SAMPLES] }));
+static HISTORY: HistoryCell = HistoryCell(UnsafeCell::new(CheckHistory { event: 0, count: 0, next: 0 }));
+
+/// The lowest address of the program's code in the loop that was found.
+static LOOP_START: AtomicU64 = AtomicU64::new(0);
 
 /// The stack needed for the kernel's signal frame and the handler.
 const MIN_STACK: usize = 32 << 10;
@@ -49,28 +62,39 @@ const MIN_STACK: usize = 32 << 10;
 pub(crate) fn install() {
     // All signals are blocked meanwhile, so that the time-limit signal reports the program's location and not
     // this handler's.
-    install_handler(check_trampoline, libc::SA_ONSTACK, !0);
+    install_handler(SPIN_CHECK_SIGNAL, check_trampoline, libc::SA_ONSTACK, !0);
 }
 
-fn install_handler(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
+/// The kernel's layout: handler, flags, return trampoline, mask.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct KernelAction(usize, usize, usize, u64);
+
+/// Installs a handler of the runtime; returns the action before.
+fn install_handler(signal: i32, entry: unsafe extern "C" fn(), more: i32, mask: u64) -> KernelAction {
     unsafe extern "C" {
         fn unsnarl_return_from_signal();
     }
-    /// The kernel's layout: handler, flags, return trampoline, mask.
-    #[repr(C)]
-    struct Action(usize, usize, usize, u64);
     const SA_RESTORER: i32 = 0x0400_0000;
     let flags = libc::SA_SIGINFO | libc::SA_RESTART | SA_RESTORER | more;
-    let action = Action(
-        entry as *const () as usize,
-        flags as usize,
-        unsnarl_return_from_signal as *const () as usize,
-        mask,
-    );
-    let args = [SPIN_CHECK_SIGNAL as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
+    exchange_action(
+        signal,
+        KernelAction(
+            entry as *const () as usize,
+            flags as usize,
+            unsnarl_return_from_signal as *const () as usize,
+            mask,
+        ),
+    )
+}
+
+fn exchange_action(signal: i32, action: KernelAction) -> KernelAction {
+    let mut before = KernelAction(0, 0, 0, 0);
+    let (new, old) = (&raw const action as usize, &raw mut before as usize);
     // SAFETY: the handler has the required signature and returns through the runtime's sigreturn, which is
-    // never dispatched.
-    unsafe { sys::call(libc::SYS_rt_sigaction, args) };
+    // never dispatched; or it is an action that the kernel returned before.
+    unsafe { sys::call(libc::SYS_rt_sigaction, [signal as usize, new, old, size_of::<u64>(), 0, 0]) };
+    before
 }
 
 #[unsafe(naked)]
@@ -83,28 +107,75 @@ unsafe extern "C" fn yield_trampoline() {
     naked_asm!("mov rdi, rdx", "jmp {}", sym yield_to_others)
 }
 
-/// Samples the running thread. If it waits for others, it gets the signal once more, on its own stack, where
-/// it can stay while they run: as soon as this handler has returned, before its next instruction.
+#[unsafe(naked)]
+unsafe extern "C" fn step_trampoline() {
+    naked_asm!("mov rdi, rdx", "jmp {}", sym step)
+}
+
+/// The kernel's action of the trap signal while the thread is stepped.
+struct SavedAction(UnsafeCell<KernelAction>);
+
+// SAFETY: as for the history.
+unsafe impl Sync for SavedAction {}
+
+static TRAP_ACTION: SavedAction = SavedAction(UnsafeCell::new(KernelAction(0, 0, 0, 0)));
+
+/// Begins to step the running thread if it has made no event since the last check.
 unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let Some(runtime) = Runtime::enter() else { return };
-    // SAFETY: the kernel's description of the interrupted context.
-    let registers = unsafe { &(*context).uc_mcontext.gregs };
-    let [pc, sp] = [libc::REG_RIP, libc::REG_RSP].map(|register| registers[register as usize] as u64);
     let state = &mut runtime.state;
     let divisible = state.undivided == 0 && state.me().undivided == 0 && !state.muted && !state.picked;
-    let threads =
-        state.live > 1 && state.backend() == ThreadBackend::Fibers && state.log.header().plan.traced == 0;
-    if !divisible || !threads || !state.modules.is_program(pc) {
+    // A single thread may wait for a signal.
+    let waits_for_others = state.live > 1 || handlers::has_arrivals() || state.is_arrival_due(state.current);
+    let can_step = state.backend() == ThreadBackend::Fibers && state.log.header().plan.traced == 0;
+    if !divisible || !can_step || wait_proof::is_running() {
         return;
     }
-    let general = &registers[..=libc::REG_EFL as usize];
-    let hash = general
-        .iter()
-        .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let waits = was_seen_repeatedly(state.log.count(), hash) && wait_loop_at(pc, instruction).is_some();
-    if waits && sys::is_readable((sp as usize).saturating_sub(MIN_STACK)) {
+    if state.is_alone() {
+        // SAFETY: the kernel's description of the interrupted context.
+        return unsafe { endless_loop::check(state, context) };
+    }
+    if !waits_for_others {
+        return;
+    }
+    if is_next_proof_due(state.log.count()) {
+        // SAFETY: the kernel's description of the interrupted context.
+        let registers = unsafe { &mut (*context).uc_mcontext };
+        wait_proof::begin(registers);
+        let before = install_handler(libc::SIGTRAP, step_trampoline, libc::SA_ONSTACK, !0);
+        // SAFETY: as for the history.
+        unsafe { *TRAP_ACTION.0.get() = before };
+    }
+}
+
+/// Handles the trap after one instruction. If the thread waits for others, it gets the controller's signal once more, on
+/// its own stack, where it can stay while they run: as soon as this handler has returned, before its next instruction.
+unsafe extern "C" fn step(context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel's description of the interrupted context.
+    let registers = unsafe { &mut (*context).uc_mcontext };
+    let Some(runtime) = Runtime::enter() else { return wait_proof::end(registers) };
+    let state = &mut runtime.state;
+    // SAFETY: as for the history.
+    let begun = unsafe { (*HISTORY.0.get()).event };
+    let step = if state.log.count() == begun && !state.picked {
+        wait_proof::step(registers, |pc| state.modules.is_program(pc), instruction)
+    } else {
+        Step::Refuted
+    };
+    let found = match step {
+        Step::Continue => return,
+        Step::Refuted => None,
+        Step::Waits { start } => Some(start),
+    };
+    wait_proof::end(registers);
+    // SAFETY: as for the history.
+    let before = unsafe { *TRAP_ACTION.0.get() };
+    exchange_action(libc::SIGTRAP, before);
+    let sp = registers.gregs[libc::REG_RSP as usize] as usize;
+    if let Some(start) = found.filter(|_| sys::is_readable(sp.saturating_sub(MIN_STACK))) {
+        LOOP_START.store(start, Ordering::Relaxed);
         // The controller's next signal may be pending: it must not make the thread yield twice.
-        install_handler(yield_trampoline, 0, 0);
+        install_handler(SPIN_CHECK_SIGNAL, yield_trampoline, 0, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
             // SAFETY: no arguments, no effect.
             unsafe { sys::call(number, [0; 6]) as usize }
@@ -126,7 +197,7 @@ unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
     let state = &mut runtime.state;
     // The interrupted instruction differs each time, so the loop's start is reported.
-    let loop_start = wait_loop_at(pc, instruction).unwrap_or(pc);
+    let loop_start = wait_loop_at(pc, instruction).unwrap_or_else(|| LOOP_START.load(Ordering::Relaxed));
     state.warn(
         Misuse::NotModelled,
         loop_start + 1,
@@ -140,7 +211,7 @@ unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
 }
 
 /// Decodes the instruction at an address, if it is readable.
-fn instruction(pc: u64) -> Option<Instruction> {
+pub(crate) fn instruction(pc: u64) -> Option<Instruction> {
     const LONGEST: usize = 15;
     let mut bytes = [0u8; LONGEST];
     // SAFETY: there is room for so many bytes; unreadable ones are not copied.
@@ -149,13 +220,17 @@ fn instruction(pc: u64) -> Option<Instruction> {
     Some(Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode())
 }
 
-fn was_seen_repeatedly(event: u64, registers: u64) -> bool {
+/// Counts a check; returns whether a proof is tried now: at the first, second, fourth … check without an event.
+fn is_next_proof_due(event: u64) -> bool {
     // SAFETY: see above.
     let history = unsafe { &mut *HISTORY.0.get() };
-    if history.event != event || history.count == SAMPLES {
-        (history.event, history.count) = (event, 0);
+    if history.event != event {
+        *history = CheckHistory { event, count: 0, next: 1 };
     }
-    history.registers[history.count] = registers;
     history.count += 1;
-    history.registers[..history.count].iter().filter(|&&other| other == registers).count() >= MIN_REPEATS
+    let is_due = history.count >= history.next;
+    if is_due {
+        history.next = history.count * 2;
+    }
+    is_due
 }

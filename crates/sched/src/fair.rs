@@ -33,7 +33,7 @@ impl FairScheduler {
 /// sleeping one both progress.
 fn next_in_turn(world: &impl RunView) -> ThreadIx {
     let current = world.current();
-    let (ready, by_timeout) = (world.ready(), world.by_timeout());
+    let (ready, may_expire) = (world.ready(), world.may_expire());
     let next = |set: &ThreadSet| set.next_after(current).filter(|&t| t != current);
     let first = next(ready);
     let mut candidate = first;
@@ -43,10 +43,10 @@ fn next_in_turn(world: &impl RunView) -> ThreadIx {
         }
         candidate = ready.next_after(thread).filter(|&t| t != current && Some(t) != first);
     }
-    if by_timeout.is_empty() {
+    if may_expire.is_empty() {
         return first.unwrap_or(current);
     }
-    match (first, next(by_timeout)) {
+    match (first, next(may_expire)) {
         (Some(a), Some(b)) => {
             if turn(current, a) < turn(current, b) {
                 a

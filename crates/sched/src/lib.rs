@@ -3,12 +3,17 @@
 //! A [`Picker`] is asked before each visible operation and answers with a thread. It sees the run through
 //! [`RunView`] only, does no I/O and never allocates after its creation. Its answers depend only on the plan
 //! and the observed run: that makes a plan repeatable.
+//!
+//! Every picker is fair, whatever its policy: a thread that can go on does so in the end (`starvation.rs`), and
+//! time-outs are among the choices only as often as others get to run (`early_timeouts.rs`, which has the argument
+//! why programs that poll terminate).
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod early_timeouts;
 mod fair;
 mod pct;
 mod pos;
@@ -19,8 +24,10 @@ mod relaxed;
 mod rng;
 mod set;
 mod spin_detector;
+mod starvation;
 mod toy;
 
+pub use early_timeouts::{EarlyTimeouts, RunProgress, TimedWait, Withheld};
 pub use prefix::PrefixSteps;
 pub use rng::Rng;
 pub use set::ThreadSet;
@@ -38,6 +45,10 @@ pub trait RunView {
     fn ready(&self) -> &ThreadSet;
     /// Returns the threads that can go on only by a timeout or a spurious wake-up: sleeps and timed waits.
     fn by_timeout(&self) -> &ThreadSet;
+    /// Returns those of them that may do so now; a policy chooses among these and the threads that are ready.
+    fn may_expire(&self) -> &ThreadSet {
+        self.by_timeout()
+    }
     /// Returns the thread with the earliest deadline, among those that wait for a timeout.
     fn earliest_timeout(&self) -> Option<ThreadIx>;
     /// Returns whether the thread yields to others: it is about to yield or sleep, or it spins.
@@ -98,6 +109,7 @@ pub struct Picker {
     /// The scheduler that decides before the policy begins.
     before: Option<fair::FairScheduler>,
     tail: Tail,
+    starvation: starvation::StarvationGuard,
 }
 
 #[derive(Debug)]
@@ -132,7 +144,7 @@ impl Picker {
             Policy::Pos => Tail::Pos(pos::PosScheduler::new(seed)),
             Policy::Race { first, second } => Tail::RaceDirected(race_directed(first, second, seed)),
         };
-        Self { prefix, before: None, tail }
+        Self { prefix, before: None, tail, starvation: starvation::StarvationGuard::new() }
     }
 
     /// Defers the policy until [`begin`](Self::begin) is called: until then threads run without preemptions,
@@ -168,17 +180,23 @@ impl Picker {
                 None => self.prefix = None,
             }
         }
-        if let Some(fair) = &mut self.before {
-            return Pick::Run(fair.pick(world));
+        if let Some(thread) = self.starvation.pick(world) {
+            return Pick::Run(thread);
         }
-        match &mut self.tail {
-            Tail::Stop => Pick::End,
-            Tail::Fair(fair) => Pick::Run(fair.pick(world)),
-            Tail::Random(random) => Pick::Run(random.pick(world)),
-            Tail::Pct(pct) => Pick::Run(pct.pick(world)),
-            Tail::Pos(pos) => Pick::Run(pos.pick(world)),
-            Tail::RaceDirected(race) => Pick::Run(race.pick(world)),
-        }
+        let thread = if let Some(fair) = &mut self.before {
+            fair.pick(world)
+        } else {
+            match &mut self.tail {
+                Tail::Stop => return Pick::End,
+                Tail::Fair(fair) => fair.pick(world),
+                Tail::Random(random) => random.pick(world),
+                Tail::Pct(pct) => pct.pick(world),
+                Tail::Pos(pos) => pos.pick(world),
+                Tail::RaceDirected(race) => race.pick(world),
+            }
+        };
+        self.starvation.note(thread);
+        Pick::Run(thread)
     }
 }
 

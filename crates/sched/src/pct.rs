@@ -56,7 +56,7 @@ impl PctScheduler {
         let mut chosen = self.highest(world);
         // A thread that yields lets all the others pass, once each; the bound is for when no thread has work
         // to do.
-        let mut attempts = world.ready().len() + world.by_timeout().len();
+        let mut attempts = world.ready().len() + world.may_expire().len();
         while attempts > 1 && world.yields(chosen) {
             self.lower(chosen);
             chosen = self.highest(world);
@@ -67,7 +67,7 @@ impl PctScheduler {
     }
 
     fn highest(&mut self, world: &impl RunView) -> ThreadIx {
-        let all = world.ready().iter().chain(world.by_timeout().iter());
+        let all = world.ready().iter().chain(world.may_expire().iter());
         all.max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN)
     }
 

@@ -23,7 +23,7 @@ impl PosScheduler {
     }
 
     pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
-        let all = || world.ready().iter().chain(world.by_timeout().iter());
+        let all = || world.ready().iter().chain(world.may_expire().iter());
         let chosen = all().max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN);
         for thread in all() {
             if thread == chosen || world.conflict(chosen, thread) {

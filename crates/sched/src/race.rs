@@ -56,7 +56,7 @@ impl RaceDirectedScheduler {
 
     pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
         let can_run =
-            |thread: ThreadIx| world.ready().contains(thread) || world.by_timeout().contains(thread);
+            |thread: ThreadIx| world.ready().contains(thread) || world.may_expire().contains(thread);
         if let Some(next) = self.next.take().filter(|&next| can_run(next)) {
             self.released.set(next, false);
             return next;
@@ -103,7 +103,7 @@ impl RaceDirectedScheduler {
         {
             return Some(current);
         }
-        let all = || world.ready().iter().chain(world.by_timeout().iter());
+        let all = || world.ready().iter().chain(world.may_expire().iter());
         let count = all().filter(|&thread| !self.held.contains(thread)).count() as u32;
         if count == 0 {
             return None;
@@ -117,14 +117,14 @@ impl RaceDirectedScheduler {
         let [first, second] = self.places;
         let opposite =
             |other: ThreadIx| (at[0] && world.is_at(other, second)) || (at[1] && world.is_at(other, first));
-        let can_run = |other| world.ready().contains(other) || world.by_timeout().contains(other);
+        let can_run = |other| world.ready().contains(other) || world.may_expire().contains(other);
         self.held.iter().find(|&other| can_run(other) && opposite(other) && world.conflict(thread, other))
     }
 
     /// Releases one of the held threads at random; returns any thread if none of them can run.
     fn release(&mut self, world: &impl RunView) -> ThreadIx {
         self.stalls = STALL_LIMITS;
-        let all = || world.ready().iter().chain(world.by_timeout().iter());
+        let all = || world.ready().iter().chain(world.may_expire().iter());
         let held = all().filter(|&thread| self.held.contains(thread)).count();
         let is_candidate = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
         let count = all().filter(|&thread| is_candidate(self, thread)).count() as u32;

@@ -15,14 +15,14 @@ impl RandomScheduler {
 
     #[inline]
     pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
-        let (ready, by_timeout) = (world.ready(), world.by_timeout());
-        let choices = ready.len() + by_timeout.len();
+        let (ready, may_expire) = (world.ready(), world.may_expire());
+        let choices = ready.len() + may_expire.len();
         if choices == 1 {
             // A single choice consumes no randomness: runs with equal seeds stay alike for longer.
-            return ready.nth(0).or_else(|| by_timeout.nth(0)).unwrap_or(ThreadIx::MAIN);
+            return ready.nth(0).or_else(|| may_expire.nth(0)).unwrap_or(ThreadIx::MAIN);
         }
         let n = self.rng.below(choices as u32) as usize;
-        let chosen = if n < ready.len() { ready.nth(n) } else { by_timeout.nth(n - ready.len()) };
+        let chosen = if n < ready.len() { ready.nth(n) } else { may_expire.nth(n - ready.len()) };
         chosen.unwrap_or(ThreadIx::MAIN)
     }
 }

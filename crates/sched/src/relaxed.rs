@@ -46,7 +46,7 @@ impl RelaxedFollower {
             let segment = *self.prefix.segments.get(self.segment)?;
             if self.done < segment.points
                 && let Some(thread) = world.resolve_thread(segment.thread)
-                && (world.ready().contains(thread) || world.by_timeout().contains(thread))
+                && (world.ready().contains(thread) || world.may_expire().contains(thread))
                 && self.continues_segment(world, thread)
             {
                 return Some(Pick::Run(thread));

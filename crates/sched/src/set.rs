@@ -72,6 +72,12 @@ impl ThreadSet {
         }
     }
 
+    /// Removes all members.
+    pub fn clear(&mut self) {
+        self.words[..self.used].fill(0);
+        self.len = 0;
+    }
+
     /// Returns the member that `n` members precede, in creation order.
     #[must_use]
     #[inline]
@@ -94,6 +100,20 @@ impl ThreadSet {
             left -= here;
         }
         None
+    }
+
+    /// Returns the first member with this index or a higher one. A loop over all members that may change other sets
+    /// goes on from there, and takes time in proportion to their number.
+    #[must_use]
+    #[inline]
+    pub fn first_from(&self, index: usize) -> Option<ThreadIx> {
+        let mut at = index / 64;
+        let mut word = self.words[..self.used].get(at)? & (u64::MAX << (index % 64));
+        while word == 0 {
+            at += 1;
+            word = *self.words[..self.used].get(at)?;
+        }
+        Some(ThreadIx((at * 64) as u16 + word.trailing_zeros() as u16))
     }
 
     /// Returns the members in creation order.
@@ -160,6 +180,10 @@ mod tests {
             [64, 200, 200, 3].map(|t| Some(ThreadIx(t)))
         );
         assert_eq!(ThreadSet::new().next_after(ThreadIx(5)), None);
+        assert_eq!(
+            [0, 3, 4, 65, 200, 201, 70_000].map(|from| set.first_from(from)),
+            [Some(3), Some(3), Some(64), Some(200), Some(200), None, None].map(|ix| ix.map(ThreadIx))
+        );
         let mut few = ThreadSet::new();
         [0, 5, 63].into_iter().for_each(|ix| few.set(ThreadIx(ix), true));
         assert_eq!(
@@ -168,5 +192,7 @@ mod tests {
         );
         set.set(ThreadIx(64), false);
         assert!(!set.contains(ThreadIx(64)) && set.len() == 2);
+        set.clear();
+        assert!(set.is_empty() && set.iter().next().is_none() && !set.contains(ThreadIx(200)));
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! "All schedules" refers to the schedule points of the plan. If points are derived from races, a run may show
 //! a place that was no point before. The search then restarts, so its last claim holds for all of them.
+//! It also refers to the plan's rule for time-outs: a run records as enabled only those that may expire by it.
+//! If the rule withheld one, the claim says so.
 
 use crate::{
     CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
@@ -45,6 +47,8 @@ pub struct Chess {
     bound_reached: bool,
     /// The reason why no stronger claim is possible.
     incomplete_reason: Option<IncompleteReason>,
+    /// True if a run of this pass withheld a time-out that could have expired.
+    bounds_timeouts: bool,
 }
 
 /// A backtrack point: a run up to a point, and the thread that continues there.
@@ -72,6 +76,7 @@ impl Chess {
             done: None,
             bound_reached: false,
             incomplete_reason: None,
+            bounds_timeouts: false,
         }
     }
 
@@ -81,7 +86,7 @@ impl Chess {
         self.backtrack_points = vec![Vec::new(); self.bound as usize + 1];
         self.level = 0;
         self.explored_edges.clear();
-        (self.schedules, self.done, self.bound_reached) = (0, None, false);
+        (self.schedules, self.done, self.bound_reached, self.bounds_timeouts) = (0, None, false, false);
         let pass = places as u64;
         self.backtrack_points[0].push(BacktrackPoint { run: None, at: 0, thread: ThreadIx::MAIN, pass });
     }
@@ -188,6 +193,7 @@ impl Strategy for Chess {
             self.incomplete_reason = Some(IncompleteReason::Threads(steps.threads.len()));
             return;
         }
+        self.bounds_timeouts |= summary.withheld_timeouts;
         if !steps.ended {
             // Nothing is known beyond the cut, but backtrack points before it are still worth exploring.
             self.incomplete_reason.get_or_insert(IncompleteReason::CutOff);
@@ -198,7 +204,8 @@ impl Strategy for Chess {
     fn completeness(&self) -> Option<CompleteSearch> {
         let (level, schedules) = self.done?;
         let all = !self.bound_reached && self.incomplete_reason.is_none() && level == self.bound;
-        Some(CompleteSearch { preemptions: (!all).then_some(level), schedules })
+        let preemptions = (!all).then_some(level);
+        Some(CompleteSearch { preemptions, schedules, bounds_timeouts: self.bounds_timeouts })
     }
 
     fn incomplete_reason(&self) -> Option<IncompleteReason> {
@@ -338,9 +345,24 @@ mod tests {
             ended,
             ..RunSteps::default()
         };
-        assert_eq!(learnt(steps(1, true)), (Some(CompleteSearch { preemptions: None, schedules: 1 }), None));
+        let all = CompleteSearch { preemptions: None, schedules: 1, bounds_timeouts: false };
+        assert_eq!(learnt(steps(1, true)), (Some(all), None));
         assert_eq!(learnt(steps(1, false)), (None, Some(IncompleteReason::CutOff)));
         assert_eq!(learnt(steps(65, true)), (None, Some(IncompleteReason::Threads(65))));
+    }
+
+    #[test]
+    fn claim_names_withheld_timeouts() {
+        let known = Knowledge::new(unsnarl_model::Places::default());
+        for withheld_timeouts in [false, true] {
+            let mut chess = Chess::new(Plan::default(), 2);
+            let plan = chess.next(&known).expect("the first run");
+            let steps = RunSteps { threads: vec![ThreadId::main()], ended: true, ..RunSteps::default() };
+            let summary = RunSummary { steps: Some(&steps), withheld_timeouts, ..RunSummary::default() };
+            chess.learn(&plan, &summary);
+            assert_eq!(chess.next(&known), None);
+            assert_eq!(chess.completeness().map(|claim| claim.bounds_timeouts), Some(withheld_timeouts));
+        }
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub struct CompleteSearch {
     pub preemptions: Option<u32>,
     /// The number of schedules run.
     pub schedules: u64,
+    /// True if the class has only schedules in which time-outs expire early as often as the plan's rule allows, and
+    /// some could have expired earlier.
+    pub bounds_timeouts: bool,
 }
 
 /// The result of a run as reported to a strategy.
@@ -87,6 +90,8 @@ pub struct RunSummary<'a> {
     pub conflicts: &'a [Conflict],
     /// The modules that the conflicts are in.
     pub modules: &'a [Module],
+    /// Time-outs could have expired, but not by the plan's rule.
+    pub withheld_timeouts: bool,
     /// The steps, if the plan asked for choices.
     pub steps: Option<&'a RunSteps>,
 }

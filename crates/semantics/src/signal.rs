@@ -6,7 +6,7 @@
 //! | set action | always | none | writes the signals | releases the signal |
 //! | set mask | always | none | writes the signals | none |
 //! | send | always | the signal is pending | writes the signals; keeps its position among the receiver's operations, or all | before the handler that it starts |
-//! | handle, wait | the signal was sent, by the program or from outside | the signal is taken | writes the signals | acquires the signal; after the event that sent it |
+//! | handle, wait | the signal was sent, by the program or from outside | the signal is taken | writes the signals | acquires the signal; after the event that sent it, or else acquires the timers |
 //! | pause | unknown | none | writes the signals | none |
 //! | set timer | always | none | writes the signals | releases the timers |
 //! | timer fires | time passes | sends its signal, or makes a descriptor ready | writes the signals and channels; keeps its position if it sends a signal | acquires the timers; before the handler that it starts |
@@ -114,8 +114,10 @@ impl SignalOp {
             Self::Handle { .. } | Self::Wait { .. } if !result.succeeded() => {}
             Self::Handle { signal, waker } | Self::Wait { signal, waker } => {
                 emit(Edge::Acquire(SyncPoint::Object(signal)));
-                if let Some(waker) = waker {
-                    emit(Edge::Woken(waker));
+                match waker {
+                    Some(waker) => emit(Edge::Woken(waker)),
+                    // The kernel's timers on processor time send signals too.
+                    None => emit(Edge::Acquire(SyncPoint::Timers)),
                 }
             }
             Self::SetTimer { .. } => emit(Edge::Release(SyncPoint::Timers)),

@@ -4,9 +4,7 @@ mod toy;
 
 use proptest::prelude::*;
 use toy::{InMemory, Ins, Program, failing, programs};
-use unsnarl_model::{
-    Fidelity, OutcomeKind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
-};
+use unsnarl_model::{Fidelity, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace};
 use unsnarl_simplify::{
     Cost,
     combined::{self, SimplifyOptions},
@@ -43,7 +41,7 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
         let trace = if picks.is_empty() { None } else { Some(follow(program, &picks)) };
         let known: Vec<ThreadId> = match &trace {
             Some(trace) if trace.events.len() < picks.len() => continue,
-            Some(trace) if trace.outcome.kind != OutcomeKind::Timeout => {
+            Some(trace) if trace.outcome.limit().is_none() => {
                 if trace.signature() == *signature {
                     let cost = Cost::of(&trace.events);
                     best = Some(best.map_or(cost, |best| best.min(cost)));

@@ -38,9 +38,8 @@ fn accessed(node: Node<'_>, read_size: Option<u64>) -> Option<Found<'_>> {
 /// Returns the element if the expression is the base of a subscript, which has the same column in clang's line tables.
 /// Only a read of a pointer may also have been that of the base.
 fn element_or_base(base: Node<'_>, read_size: Option<u64>) -> Found<'_> {
-    let element = base
-        .parent()
-        .filter(|parent| parent.kind() == "subscript_expression" && is_field(base, "argument"));
+    let element =
+        base.parent().filter(|parent| parent.kind() == "subscript_expression" && is_field(base, "argument"));
     match element {
         None => Found::certain(base),
         Some(element) => Found { is_certain: read_size != Some(POINTER), ..Found::certain(element) },
@@ -55,19 +54,29 @@ fn receiver(node: Node<'_>) -> Option<Found<'_>> {
         let parent = at.parent()?;
         match parent.kind() {
             "call_expression" if is_field(at, "function") => return receiver_of_call(parent),
-            // gcc may point at the parenthesis.
-            "argument_list" if at == node && node.kind() == "(" => {
-                return parent.parent().filter(|call| call.kind() == "call_expression").and_then(receiver_of_call);
+            // gcc points at the parenthesis of a method call, and at the end of a constructor's arguments.
+            "argument_list" | "initializer_list" | "parameter_list" if at == node && !node.is_named() => {
+                let call = parent.parent()?;
+                return match (call.kind(), node.kind()) {
+                    ("call_expression", "(") => receiver_of_call(call),
+                    ("init_declarator", ")" | "}") => guarded(parent, call.parent()?),
+                    ("function_declarator", ")") if is_local(call) => guarded(parent, call.parent()?),
+                    _ => None,
+                };
             }
             // The lock of a guard: `std::lock_guard<std::mutex> guard(mutex)`.
             "init_declarator" if is_field(at, "declarator") => {
-                return only_argument(parent.child_by_field_name("value")?).map(Found::certain);
+                return guarded(parent.child_by_field_name("value")?, parent.parent()?);
             }
             "function_declarator" if is_field(at, "declarator") && is_local(parent) => {
-                return only_argument(parent.child_by_field_name("parameters")?).map(Found::certain);
+                return guarded(parent.child_by_field_name("parameters")?, parent.parent()?);
             }
-            "field_expression" | "qualified_identifier" | "template_function" | "pointer_expression"
-            | "subscript_expression" | "parenthesized_expression" => at = parent,
+            "field_expression"
+            | "qualified_identifier"
+            | "template_function"
+            | "pointer_expression"
+            | "subscript_expression"
+            | "parenthesized_expression" => at = parent,
             _ => return None,
         }
     }
@@ -82,6 +91,13 @@ fn receiver_of_call(call: Node<'_>) -> Option<Found<'_>> {
     let arguments = call.child_by_field_name("arguments")?;
     let name = function.child_by_field_name("name").unwrap_or(function);
     Some(Found::of_call(pointee(arguments.named_child(0)?)?, Some(name)))
+}
+
+/// Returns the only argument of a declaration; the called function is the constructor of its type.
+fn guarded<'tree>(arguments: Node<'tree>, declaration: Node<'tree>) -> Option<Found<'tree>> {
+    let kind = declaration.child_by_field_name("type")?;
+    let name = std::iter::successors(Some(kind), |node| node.child_by_field_name("name")).last();
+    only_argument(arguments).map(|argument| Found::of_call(argument, name))
 }
 
 /// Returns the only argument of a declaration, which the grammar may take for a parameter.

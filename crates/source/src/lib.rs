@@ -7,9 +7,9 @@
 //!
 //! | compiler | read of `a->b` | write in `a->b = 1`, `a->b++` | call |
 //! | --- | --- | --- | --- |
-//! | gcc | the last `->` or `.` | the operator | the function's name, or the parenthesis |
+//! | gcc | the last `->` or `.` | the operator | the function's name, or a parenthesis |
 //! | clang | the member's name | the operator | the expression's start |
-//! | rustc | the expression's start | the expression's start | the expression's start |
+//! | rustc | the expression's start | the expression's start | the expression's start, or the method's name |
 //!
 //! Where several accesses have the same column, as the load of a pointer and the load through it, the answer is
 //! marked as not certain. Where the column is that of something else, such as a macro, there is no answer. Nothing
@@ -46,7 +46,7 @@ impl Language {
     }
 }
 
-/// What the instruction at a place does.
+/// The action of the instruction at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A plain read of this many bytes.

@@ -55,6 +55,13 @@ fn hops(node: Node<'_>) -> usize {
 /// Returns the receiver, or what the first argument refers to, of the first call that starts here: `book` in
 /// `book.lock().unwrap()`.
 fn receiver(node: Node<'_>) -> Option<Found<'_>> {
+    // rustc points at the name of an inlined method.
+    if node.kind() == "field_identifier" {
+        let function = node.parent().filter(|parent| parent.kind() == "field_expression")?;
+        function.parent().filter(|call| call.child_by_field_name("function") == Some(function))?;
+        let receiver = function.child_by_field_name("value").filter(|value| is_place(*value))?;
+        return Some(Found::of_call(receiver, Some(node)));
+    }
     let start = node.start_byte();
     let from_here = |node: &Node<'_>| node.start_byte() == start;
     let call = std::iter::successors(Some(node), |node| node.parent())

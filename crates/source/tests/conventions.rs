@@ -69,6 +69,9 @@ fn calls_act_on_their_receiver_or_first_argument() {
     assert_eq!(call("this->ready_.@notify_one();"), "this->ready_");
     assert_eq!(call("std::lock_guard<std::mutex> @guard(mutex_);"), "mutex_");
     assert_eq!(call("std::unique_lock<std::mutex> @guard{pool->mutex};"), "pool->mutex");
+    assert_eq!(call("std::lock_guard<std::mutex> guard(mutex_@);"), "mutex_");
+    assert_eq!(call("std::unique_lock<std::mutex> guard{pool->mutex@};"), "pool->mutex");
+    assert_eq!(call("ready_.notify_one@();"), "ready_");
     assert_eq!(at(Language::Cpp, "std::scoped_lock @both(a, b);", Subject::Call), None);
 }
 
@@ -85,6 +88,8 @@ fn rustc_points_at_starts() {
     let call = |statement| certain(language, statement, Subject::Call);
     assert_eq!(call("let mut book = @ledger.lock().unwrap();"), "ledger");
     assert_eq!(call("@self.count.fetch_add(1, Ordering::SeqCst);"), "self.count");
+    assert_eq!(call("self.count.@fetch_add(1, Ordering::SeqCst);"), "self.count");
+    assert_eq!(call("let book = ledger.@lock().unwrap();"), "ledger");
     assert_eq!(call("let g = @Mutex::lock(&pool.jobs);"), "pool.jobs");
 }
 
@@ -93,7 +98,14 @@ fn called_function_is_named() {
     let function = |language, statement| at(language, statement, Subject::Call).expect("a call").function;
     assert_eq!(function(Language::C, "@pthread_mutex_lock(&m);").as_deref(), Some("pthread_mutex_lock"));
     assert_eq!(function(Language::Cpp, "@mutex_.lock();").as_deref(), Some("lock"));
-    assert_eq!(function(Language::Cpp, "std::lock_guard<std::mutex> @guard(mutex_);"), None);
+    assert_eq!(
+        function(Language::Cpp, "std::lock_guard<std::mutex> @guard(mutex_);").as_deref(),
+        Some("lock_guard")
+    );
+    assert_eq!(
+        function(Language::Cpp, "std::unique_lock @lock{pool->mutex};").as_deref(),
+        Some("unique_lock")
+    );
     assert_eq!(function(Language::Rust, "@self.jobs.lock().unwrap();").as_deref(), Some("lock"));
     assert_eq!(function(Language::Rust, "@Arc::clone(&jobs);").as_deref(), Some("clone"));
 }

@@ -10,7 +10,7 @@ pub struct FunctionCode {
     pub(crate) shape: Shape,
 }
 
-/// What stays the same if a function was not changed, wherever its code and its lines were moved.
+/// The properties that an unchanged function keeps, wherever its code and its lines were moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// The number of bytes of code.

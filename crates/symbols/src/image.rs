@@ -1,8 +1,8 @@
 //! The opened file of one module.
 
 use crate::{
-    Frame, FunctionCode, debug_file, demangle, demangle::stable_name, function_code::Shape, names::SymbolTable,
-    system,
+    Frame, FunctionCode, debug_file, demangle, demangle::stable_name, function_code::Shape,
+    names::SymbolTable, system,
 };
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};

@@ -46,7 +46,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever the written bytes change, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 
 /// The first format with inputs from outside the program.
 const INPUTS: u32 = 6;
@@ -57,6 +57,10 @@ const PROGRAM_WARNINGS: u32 = 8;
 
 /// The first format with calling contexts, sixteen flags, sizes beyond four gigabytes, and how a run was recorded.
 const CONTEXTS: u32 = 10;
+
+/// The first format with the rule for time-outs, and in which a run that was stopped is undecided, with the limit that
+/// stopped it.
+const LIMITS: u32 = 11;
 
 /// The oldest format that this version reads.
 const OLDEST: u32 = 5;

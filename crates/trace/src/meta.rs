@@ -2,14 +2,14 @@
 
 use crate::bytes::{ByteCursor, Codec, CodecError, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
-    Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program, RunLimits,
-    Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Limit, Misuse, Module,
+    ModuleIx, Op, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program,
+    RunLimits, Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Timeouts, Wait, Warning,
 };
 
 /// Encodes a struct as its fields in order.
 macro_rules! fields {
-    ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $elsewhere:ident)? })*) => {$(
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $($elsewhere:ident),+)? })*) => {$(
         impl Codec for $name {
             const LEAST: usize = 0 $(+ <$type as Codec>::LEAST)*;
 
@@ -18,7 +18,7 @@ macro_rules! fields {
             }
 
             fn take(from: &mut ByteCursor<'_>) -> Result<Self, CodecError> {
-                Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($elsewhere: Default::default(),)? })
+                Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($($elsewhere: Default::default(),)+)? })
             }
         }
     )*};
@@ -29,7 +29,8 @@ fields! {
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
-        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits; inputs
+        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits;
+        inputs, timeouts
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }
@@ -153,6 +154,7 @@ macro_rules! numbers {
 
 numbers! {
     Points { Sync = 0, All = 1, Places = 2 }
+    Timeouts { Eager = 0, Fair = 1, Late = 2 }
     ConflictKind { Race = 0, Hidden = 1, Contention = 2 }
     Fidelity { Exact = 0, Relaxed = 1 }
     Misuse {
@@ -270,7 +272,7 @@ impl Codec for OutcomeKind {
             Self::Exception => (5, None),
             Self::Panic => (6, None),
             Self::Livelock => (7, None),
-            Self::Timeout => (8, None),
+            Self::Undecided(limit) => (12, Some(limit as i32)),
             Self::Race => (9, None),
             Self::Misuse => (10, None),
             Self::Check => (11, None),
@@ -289,10 +291,15 @@ impl Codec for OutcomeKind {
             5 => Self::Exception,
             6 => Self::Panic,
             7 => Self::Livelock,
-            8 => Self::Timeout,
+            // Up to format 10 the message says which limit it was.
+            8 => Self::Undecided(Limit::Time),
             9 => Self::Race,
             10 => Self::Misuse,
             11 => Self::Check,
+            12 => {
+                let limit = u8::try_from(i32::take(from)?).ok().and_then(Limit::from_number);
+                Self::Undecided(limit.ok_or("it has no such limit")?)
+            }
             _ => return Err("it has no such kind of end"),
         })
     }

@@ -1,14 +1,15 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, PROGRAM_WARNINGS, Section,
+    CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PROGRAM_WARNINGS,
+    Section,
     bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
     section::{SectionReader, most_in},
-    upgrade::Upgrade,
+    upgrade::{Upgrade, upgrade_outcome},
 };
 use std::{io::Read, sync::Arc};
-use unsnarl_model::{Event, Input, Plan, Trace};
+use unsnarl_model::{Counterfactual, Event, Input, Outcome, Plan, Timeouts, Trace};
 
 /// Decodes the bytes of a trace file.
 pub fn decode(bytes: &[u8]) -> Result<Trace, DecodeError> {
@@ -49,7 +50,16 @@ impl<R: Read> EventReader<R> {
         let (program, modules) = section(&mut sections, Section::Program)?;
         let mut plan: Plan = section(&mut sections, Section::Plan)?;
         let (threads, (sites, (names, Fixed(count)))) = section(&mut sections, Section::Threads)?;
-        let (outcome, (warnings, (races, counterfactuals))) = section(&mut sections, Section::Outcome)?;
+        let (mut outcome, (warnings, (races, mut counterfactuals))): (
+            Outcome,
+            (_, (_, Vec<Counterfactual>)),
+        ) = section(&mut sections, Section::Outcome)?;
+        if format < LIMITS {
+            upgrade_outcome(&mut outcome.kind, &outcome.message);
+            counterfactuals.iter_mut().for_each(|without| {
+                upgrade_outcome(&mut without.outcome_without, &without.message);
+            });
+        }
         let output = section(&mut sections, Section::Output)?;
         if format >= INPUTS {
             let (known, inputs): (bool, Vec<Input>) = section(&mut sections, Section::Inputs)?;
@@ -62,6 +72,9 @@ impl<R: Read> EventReader<R> {
             Vec::new()
         };
         let native = format >= CONTEXTS && section(&mut sections, Section::Recording)?;
+        // Before there were rules, every time-out could expire at any moment.
+        plan.timeouts =
+            if format >= LIMITS { section(&mut sections, Section::Timeouts)? } else { Timeouts::Eager };
         let events = Vec::new();
         let header = Trace {
             program,

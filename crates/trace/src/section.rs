@@ -29,6 +29,8 @@ pub enum Section {
     ProgramWarnings,
     /// The way the run was recorded; not before format 10.
     Recording,
+    /// The rule for time-outs; not before format 11.
+    Timeouts,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -50,6 +52,7 @@ impl fmt::Display for Section {
             Self::Callers => "callers section",
             Self::ProgramWarnings => "program warnings section",
             Self::Recording => "recording section",
+            Self::Timeouts => "time-outs section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -70,6 +73,7 @@ impl Section {
             Self::Callers => b"call",
             Self::ProgramWarnings => b"pwrn",
             Self::Recording => b"recd",
+            Self::Timeouts => b"tout",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

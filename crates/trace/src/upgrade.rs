@@ -1,4 +1,8 @@
-//! Events of older files, translated to their present meaning. No other code knows what they meant.
+//! Events and outcomes of older files, translated to their present meaning. No other code knows what they
+//! meant.
+//!
+//! Up to format 10, a run that was stopped had one kind of outcome, a time-out, and only its message named the
+//! limit.
 //!
 //! Up to format 9, no flag said that an operation has a deadline. It certainly had one if it passed.
 //!
@@ -10,7 +14,7 @@
 //!   operations.
 
 use std::collections::HashMap;
-use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_model::{Event, Flags, Limit, Op, OutcomeKind, ThreadIx};
 
 /// The first format whose events name all objects that they act on.
 const SELF_CONTAINED: u32 = 9;
@@ -44,6 +48,21 @@ impl Upgrade {
             event.flags = event.flags | Flags::BOUNDED;
         }
     }
+}
+
+/// Determines by which limit a run was stopped.
+pub(crate) fn upgrade_outcome(kind: &mut OutcomeKind, message: &str) {
+    if !matches!(kind, OutcomeKind::Undecided(_)) {
+        return;
+    }
+    let limit = match message {
+        _ if message.starts_with("the limit of ") => Limit::Events,
+        _ if message.starts_with("the limit on output") => Limit::Output,
+        _ if message.starts_with("the limit on memory") => Limit::Memory,
+        _ if message.starts_with("the plan ended") => Limit::Plan,
+        _ => Limit::Time,
+    };
+    *kind = OutcomeKind::Undecided(limit);
 }
 
 /// Facts from earlier events about the objects of later ones.
@@ -85,4 +104,30 @@ impl ObjectState {
 
 fn waker(value: u64) -> Option<u64> {
     (value < u64::from(u32::MAX)).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_out_of_older_format_becomes_the_limit_of_its_message() {
+        let upgraded = |message: &str| {
+            let mut kind = OutcomeKind::Undecided(Limit::Time);
+            upgrade_outcome(&mut kind, message);
+            kind
+        };
+        for (message, limit) in [
+            ("the limit of 400 events was reached (--max-events raises it)", Limit::Events),
+            ("the limit on output was reached (--max-output raises it)", Limit::Output),
+            ("the limit on memory was reached (--max-memory raises it)", Limit::Memory),
+            ("the plan ended before the program did", Limit::Plan),
+            ("the time limit was reached (--timeout raises it)", Limit::Time),
+        ] {
+            assert_eq!(upgraded(message), OutcomeKind::Undecided(limit), "{message}");
+        }
+        let mut failure = OutcomeKind::Livelock;
+        upgrade_outcome(&mut failure, "the limit of 400 events was reached");
+        assert_eq!(failure, OutcomeKind::Livelock, "other kinds stay");
+    }
 }

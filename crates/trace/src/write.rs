@@ -99,6 +99,10 @@ impl<W: Write> EventWriter<W> {
         bytes.clear();
         trace.native.put(&mut bytes);
         sections.write(Section::Recording, &bytes)?;
+
+        bytes.clear();
+        trace.plan.timeouts.put(&mut bytes);
+        sections.write(Section::Timeouts, &bytes)?;
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 

@@ -6,7 +6,8 @@ mod looping;
 use proptest::prelude::*;
 use std::sync::Arc;
 use unsnarl_model::{
-    Action, Backtrace, Event, Flags, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
+    Action, Backtrace, Event, Flags, Limit, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx,
+    Timeouts, Trace, Wait,
 };
 use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
 
@@ -31,7 +32,7 @@ fn sections_are_ordered() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
     assert_eq!(
         names,
-        ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "evnt", "end."]
+        ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "evnt", "end."]
     );
 }
 
@@ -86,9 +87,27 @@ fn older_formats_are_readable() {
         trace.native = true;
         let read = decode(&older(&trace, format, lacks)).expect("an older file");
         assert!(!read.native);
+        assert_eq!(read.plan.timeouts, Timeouts::Eager);
         assert_eq!((read.plan.inputs.is_some(), read.callers.is_empty()), (format > 5, format < 7));
         assert_eq!(read.program_warnings, Vec::<String>::new());
         assert_eq!(read.events, trace.events);
+    }
+}
+
+/// Up to format 10 there was no rule for time-outs.
+#[test]
+fn timeouts_of_format_10_are_eager() {
+    for timeouts in [Timeouts::Eager, Timeouts::Fair, Timeouts::Late] {
+        let mut trace = looping::trace(9);
+        trace.plan.timeouts = timeouts;
+        let mut file = encode(&trace);
+        assert_eq!(decode(&file).expect("a new file").plan.timeouts, timeouts);
+        let all = sections(&file);
+        let lacks = all.iter().position(|(name, _)| name == "tout").expect("a section");
+        file.drain(all[lacks].1..all[lacks + 1].1);
+        file[8..12].copy_from_slice(&10_u32.to_le_bytes());
+        let read = decode(&file).expect("an older file");
+        assert_eq!((read.plan.timeouts, read.events), (Timeouts::Eager, trace.events));
     }
 }
 
@@ -120,6 +139,14 @@ fn events_of_format_9_are_kept() {
     assert_eq!((trace.events[11].waited_mutex(), trace.events[11].waker()), (Some(lock), Some(8)));
     assert!(trace.events.iter().all(|event| event.context == 0));
     assert_eq!(trace.events.iter().filter(|event| event.size > 0).count(), 1, "only the waker");
+}
+
+/// The file was recorded from `data/format10.c` with `--max-events 12` by the last version that wrote format 10.
+#[test]
+fn time_out_of_format_10_is_undecided() {
+    let trace = decode(include_bytes!("data/format10.snarl")).expect("an older file");
+    assert_eq!(trace.outcome.limit(), Some(Limit::Events));
+    assert_eq!((trace.events.len(), trace.outcome.is_failure()), (12, false));
 }
 
 /// Up to format 8, the end of a wait named only the waking event.
@@ -172,6 +199,7 @@ fn flipped_bit_reports_its_section() {
         "callers",
         "program warnings",
         "recording",
+        "time-outs",
         "events",
         "last",
     ];
@@ -197,8 +225,9 @@ fn trailing_bytes_are_damage() {
 #[test]
 fn missing_chunk_is_damage() {
     let file = encode(&looping::trace(9));
-    let events = sections(&file)[9].1;
-    let end = sections(&file)[10].1;
+    let all = sections(&file);
+    let at = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
+    let (events, end) = (at("evnt"), at("end."));
     let without = [&file[..events], &file[end..]].concat();
     assert!(
         message(&without).starts_with("is damaged in its events section: another section is in its place")

@@ -25,6 +25,11 @@ pub const ONE_STACK_BYTES: u64 = (128 << 10) + 4096;
 /// The size of the call stack of one event with its head: the innermost frames, up to the user's code.
 pub const CALLS_BYTES: u64 = 16 << 10;
 
+/// A time-out did not expire early because others had expired early shortly before.
+pub const WITHHELD_SHORT: u32 = 1;
+/// A time-out did not expire early because it is long.
+pub const WITHHELD_LONG: u32 = 2;
+
 /// The header of the shared memory.
 #[repr(C)]
 #[derive(Debug)]
@@ -57,6 +62,9 @@ pub struct Header {
     pub conflicts: AtomicU32,
     /// The number of pages that the process has only because it is rewound.
     pub saved_pages: AtomicU32,
+    /// The time-outs that had to wait although they were a choice: a combination of [`WITHHELD_SHORT`] and
+    /// [`WITHHELD_LONG`].
+    pub withheld: AtomicU32,
     /// The number of bytes of inputs written.
     pub inputs: AtomicU64,
     /// The number of bytes of stacks written.
@@ -194,6 +202,7 @@ impl Header {
             panicked: AtomicU32::new(0),
             conflicts: AtomicU32::new(0),
             saved_pages: AtomicU32::new(0),
+            withheld: AtomicU32::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             tracer: TracerWords::new(),
@@ -208,6 +217,7 @@ impl Header {
                 diverged_thread: 0,
                 diverged_op: 0,
                 signal_code: 0,
+                round: 0,
                 message: [0; MAX_MESSAGE],
             },
         }
@@ -380,6 +390,9 @@ pub struct End {
     pub diverged_op: u32,
     /// The signal's code (`si_code`).
     pub signal_code: i32,
+    /// For a livelock: the number of events, up to the last, that the threads repeat; 0 if the last event is
+    /// repeated, or none.
+    pub round: u64,
     /// The last message of the program or of the runtime.
     pub message: [u8; MAX_MESSAGE],
 }

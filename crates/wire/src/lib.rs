@@ -23,7 +23,7 @@ pub use event::RawEvent;
 pub use header::{
     CALLS_BYTES, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
     MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, RawConflict, RawEnabled, RawInput, RawModule, RawStack,
-    RawThread, RawWarning, Regions,
+    RawThread, RawWarning, Regions, WITHHELD_LONG, WITHHELD_SHORT,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
 pub use steps::{
@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -170,8 +170,17 @@ pub const TIMEOUT_SIGNAL: i32 = 32;
 /// there is only one.
 pub const SPIN_CHECK_SIGNAL: i32 = 33;
 
+/// The reason for refusing programs with a Java virtual machine, by their file or when they load the machine.
+pub const JVM_REFUSED: &str = "it is a Java virtual machine, which stops its threads by faults and switches them \
+     by itself; unsnarl is for C, C++ and Rust";
+
 /// The message of a timeout if the program could only have continued by input from outside.
 pub const WAITED_OUTSIDE: &str = "outside";
 
 /// The file name of the runtime library.
 pub const RUNTIME_LIBRARY: &str = "libunsnarl_rt.so";
+
+/// The addresses of the runtime's private memory: the race detector's shadow memory, the runtime's heaps and
+/// stacks. Programs are never put there.
+pub const RUNTIME_MEMORY: [core::ops::Range<u64>; 2] =
+    [0x1000_0000_0000..0x3000_0000_0000, 0x6000_0000_0000..0x6f00_0000_0000];

@@ -1,6 +1,6 @@
 //! A plan as the runtime reads it.
 
-use unsnarl_model::{Action, ModuleIx, Op, PlannedAction, Policy, Segment, Site, ThreadIx};
+use unsnarl_model::{Action, ModuleIx, Op, PlannedAction, Policy, Segment, Site, ThreadIx, Timeouts};
 
 /// The scalar values of a plan.
 #[repr(C)]
@@ -44,8 +44,10 @@ pub struct PlanWords {
     /// 1 if there are idle processors: a process that waits for the next plan polls for a while before it
     /// sleeps.
     pub busy_waits: u8,
+    /// The number of the [`Timeouts`], see [`PlanWords::time_rule`].
+    pub timeouts: u8,
     /// Padding for alignment.
-    pub padding: [u8; 3],
+    pub padding: [u8; 2],
     /// One access in this many is a schedule point.
     pub one_in: u32,
     /// The policy's first parameter, if it has one.
@@ -115,6 +117,16 @@ impl PlanWords {
             }
         };
         self
+    }
+
+    /// Returns the rule for time-outs.
+    #[must_use]
+    pub const fn time_rule(&self) -> Timeouts {
+        match self.timeouts {
+            0 => Timeouts::Eager,
+            2 => Timeouts::Late,
+            _ => Timeouts::Fair,
+        }
     }
 
     /// Returns the policy.
@@ -214,6 +226,14 @@ mod tests {
         let race = Policy::Race { first: 7, second: 65535 };
         for policy in [Policy::Stop, Policy::Fair, Policy::Random, pct, Policy::Pos, race] {
             assert_eq!(PlanWords::default().with_policy(policy).policy(), policy);
+        }
+    }
+
+    #[test]
+    fn time_rules_round_trip() {
+        for rule in [Timeouts::Eager, Timeouts::Fair, Timeouts::Late] {
+            let words = PlanWords { timeouts: rule as u8, ..PlanWords::default() };
+            assert_eq!(words.time_rule(), rule);
         }
     }
 

@@ -28,7 +28,7 @@ const SEEDS: usize = 9;
 #[derive(Clone, Copy)]
 struct Build {
     name: &'static str,
-    /// Whether it still has the bug.
+    /// True if it still has the bug.
     fails: bool,
 }
 
@@ -61,7 +61,10 @@ pub(crate) fn bench() -> Result<()> {
             }
         }
     }
-    println!("{:<24} {:>7} {:>6} {:>12} {:>12} {:>6}", "build", "failing", "fixed", "unreachable", "cannot tell", "wrong");
+    println!(
+        "{:<24} {:>7} {:>6} {:>12} {:>12} {:>6}",
+        "build", "failing", "fixed", "unreachable", "cannot tell", "wrong"
+    );
     for (build, counts) in BUILDS.iter().zip(&table) {
         let Counts { failing, fixed, unreachable, cannot_tell, wrong } = counts;
         println!("{:<24} {failing:>7} {fixed:>6} {unreachable:>12} {cannot_tell:>12} {wrong:>6}", build.name);
@@ -120,8 +123,9 @@ impl Bench {
     fn build(&self, programs: &Path, program: &str) -> Result<()> {
         let source = fs::read_to_string(programs.join(format!("{program}.c")))?;
         let fixed = fs::read_to_string(programs.join(format!("{program}_fixed.c")))?;
-        let unrelated =
-            format!("static int spare[64];\nint more_of(int n) {{ return spare[n & 63] + n; }}\n#line 1\n{source}");
+        let unrelated = format!(
+            "static int spare[64];\nint more_of(int n) {{ return spare[n & 63] + n; }}\n#line 1\n{source}"
+        );
         self.compile(programs, "bug", &source)?;
         fs::copy(self.directory.join("bug"), self.directory.join(file_of(0)))?;
         for (number, source) in [&source, &unrelated, &fixed].into_iter().enumerate() {
@@ -147,7 +151,8 @@ impl Bench {
         let mut command = self.unsnarl();
         command.args(["explore", "--json", "--runs", "2000", "--strategy", strategy, "--seed", &seed]);
         command.args(["-o", "bug.snarl", "--", "./bug"]);
-        let report: Value = serde_json::from_slice(&command.output()?.stdout).context("explore prints JSON")?;
+        let report: Value =
+            serde_json::from_slice(&command.output()?.stdout).context("explore prints JSON")?;
         Ok(report["found"] == true)
     }
 
@@ -158,7 +163,13 @@ impl Bench {
         let report: Value = serde_json::from_slice(&checked.stdout)
             .with_context(|| String::from_utf8_lossy(&checked.stderr).into_owned())?;
         let verdict = report["verdict"].as_str().context("a verdict")?.to_owned();
-        let status = if verdict == "failing" { 100 } else if verdict == "cannot-tell" { 103 } else { 0 };
+        let status = if verdict == "failing" {
+            100
+        } else if verdict == "cannot-tell" {
+            103
+        } else {
+            0
+        };
         ensure!(checked.status.code() == Some(status), "{verdict} with {}", checked.status);
         Ok(verdict)
     }

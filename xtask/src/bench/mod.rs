@@ -2,15 +2,17 @@
 //! run, and the result is the median of the ratios with its quartiles.
 
 pub(crate) mod determinism;
-pub(crate) mod fix;
 mod distribution;
+pub(crate) mod fix;
 mod measure;
 pub(crate) mod predict;
 pub(crate) mod real;
 pub(crate) mod runtime;
 pub(crate) mod search;
+pub(crate) mod semantics;
 mod servers;
 pub(crate) mod simplify;
+mod simplify_long;
 pub(crate) mod slice;
 pub(crate) mod soak;
 mod table;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The parts of the benchmark.
-const PARTS: [&str; 4] = ["programs", "start", "static", "minimum"];
+const PARTS: [&str; 5] = ["programs", "start", "static", "minimum", "long"];
 
 pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     ensure!(only.is_none_or(|only| PARTS.contains(&only)), "no such part: there are {}", PARTS.join(", "));
@@ -34,17 +34,27 @@ pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
             "programs" => bench.programs(traces)?,
             "start" => bench.slow_start(effort.repetitions())?,
             "static" => bench.long_traces(longest)?,
-            _ => bench.exact_minimum(traces)?,
+            "minimum" => bench.exact_minimum(traces)?,
+            _ => bench.long(effort)?,
         }
         eprintln!("{part}: {:.0} s", begin.elapsed().as_secs_f64());
     }
     Ok(())
 }
 
-struct Bench {
-    unsnarl: PathBuf,
-    root: PathBuf,
-    directory: PathBuf,
+pub(super) struct Bench {
+    pub(super) unsnarl: PathBuf,
+    pub(super) root: PathBuf,
+    pub(super) directory: PathBuf,
+}
+
+/// A compiled program that is expected to fail.
+struct FailingProgram {
+    name: String,
+    path: PathBuf,
+    args: Vec<String>,
+    /// The rule for time-outs under which it does.
+    timeouts: String,
 }
 
 /// Sums over the traces of a program, or of all.
@@ -54,6 +64,8 @@ struct Sums {
     before: [f64; 5],
     after: [f64; 5],
     executions: f64,
+    /// The executions that looked for something better than the result.
+    search_executions: f64,
     quick_executions: f64,
     rounds: f64,
     seconds: f64,
@@ -81,6 +93,7 @@ impl Sums {
             self.after[at] += number(&trace["after"][name]);
         }
         self.executions += number(&trace["executions"]);
+        self.search_executions += number(&trace["search_executions"]);
         self.rounds += number(&trace["rounds"]);
         self.seconds += number(&trace["elapsed_s"]);
         self.quick_executions += number(&trace["quick"]["executions"]);
@@ -106,6 +119,7 @@ impl Sums {
             self.after[at] += other.after[at];
         }
         self.executions += other.executions;
+        self.search_executions += other.search_executions;
         self.quick_executions += other.quick_executions;
         self.worse += other.worse;
         self.rounds += other.rounds;
@@ -134,7 +148,7 @@ impl Sums {
             "–".into()
         };
         format!(
-            "| {name} | {:.0} | {} | {:.1} | {} | {} | {} | {reduction:.0} % | {:.1} / {:.1} | {:.1} / {:.1} / {:.1} | {:.1} | {:.1} ms | {above} | {:.0} % |",
+            "| {name} | {:.0} | {} | {:.1} | {} | {} | {} | {reduction:.0} % | {:.1} / {:.1} | {:.1} / {:.1} + {:.1} / {:.1} | {:.1} | {:.1} ms | {above} | {:.0} % |",
             self.traces,
             pair(0),
             mean(self.before[1]),
@@ -144,7 +158,8 @@ impl Sums {
             mean(self.their_switches),
             mean(self.their_preemptions),
             mean(self.quick_executions),
-            mean(self.executions),
+            mean(self.executions - self.search_executions),
+            mean(self.search_executions),
             mean(self.their_executions),
             mean(self.rounds),
             1e3 * mean(self.seconds),
@@ -154,7 +169,7 @@ impl Sums {
 }
 
 impl Bench {
-    fn run(&self, args: &[&str], more: &[String]) -> Result<Value> {
+    pub(super) fn run(&self, args: &[&str], more: &[String]) -> Result<Value> {
         let mut command = Command::new(&self.unsnarl);
         command.args(args).args(more).current_dir(&self.directory).stdin(Stdio::null());
         let name = format!("{command:?}");
@@ -171,7 +186,7 @@ impl Bench {
         println!("\n## Every failing program, {traces} random failing traces each\n");
         println!(
             "Means per trace. Before → after; switches and preemptions that Tinertia alone leaves; runs with \
-             `--effort 0` / by default / of Tinertia alone; mean preemptions above the exact minimum and the part of traces within one context switch of \
+             `--effort 0` / by default, and those looking for something better than the result / of Tinertia alone; mean preemptions above the exact minimum and the part of traces within one context switch of \
              it, of so many where it was proved; the part of traces that fail in the same way in {REPLAYS} of \
              {REPLAYS} replays.\n"
         );
@@ -181,7 +196,7 @@ impl Bench {
         println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
         let mut all = Sums::default();
         for program in self.failing_programs()? {
-            let (name, path, args) = program;
+            let FailingProgram { name, path, args, timeouts } = program;
             let mut more = vec![
                 "--traces".to_owned(),
                 traces.to_string(),
@@ -189,6 +204,8 @@ impl Bench {
                 REPLAYS.to_string(),
                 "--prove".into(),
                 "1500".into(),
+                "--timeouts".into(),
+                timeouts,
                 "--".into(),
                 path.display().to_string(),
             ];
@@ -206,16 +223,16 @@ impl Bench {
         println!("{}", all.row("**all**"));
         println!(
             "\nRuns of Tinertia / of ours with `--effort 0`: {:.2}; / of ours by default, which goes \
-             Tinertia's way as well: {:.2}. Traces for which the default leaves more than Tinertia alone: {}.",
+             Tinertia's way as well, without the search after it: {:.2}. Traces for which the default leaves more than Tinertia alone: {}.",
             all.their_executions / all.quick_executions,
-            all.their_executions / all.executions,
+            all.their_executions / (all.executions - all.search_executions),
             all.worse
         );
         Ok(())
     }
 
-    /// Returns compiled programs that are expected to fail, with their arguments.
-    fn failing_programs(&self) -> Result<Vec<(String, PathBuf, Vec<String>)>> {
+    /// Returns compiled programs that are expected to fail.
+    fn failing_programs(&self) -> Result<Vec<FailingProgram>> {
         let rust = self.rust_programs()?;
         let mut programs = Vec::new();
         for language in ["c", "cpp", "rust"] {
@@ -240,7 +257,13 @@ impl Bench {
                     _ => self.compile(source, language, &key)?,
                 };
                 let args = key("args").split_whitespace().map(str::to_owned).collect();
-                programs.push((format!("{language}/{name}"), path, args));
+                let timeouts = if key("timeouts").is_empty() { "fair" } else { key("timeouts") };
+                programs.push(FailingProgram {
+                    name: format!("{language}/{name}"),
+                    path,
+                    args,
+                    timeouts: timeouts.to_owned(),
+                });
             }
         }
         Ok(programs)

@@ -4,4 +4,5 @@ pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod simplify;
+pub(crate) mod simplify_curve;
 pub(crate) mod static_order;

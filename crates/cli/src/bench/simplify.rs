@@ -2,7 +2,7 @@
 
 use crate::{
     explore::{self, predicate::Checks},
-    options::Target,
+    options::{Target, TimeoutRule},
     output,
     simplify::program::{ProgramPool, RunOptions, StopReason},
     target,
@@ -42,6 +42,9 @@ pub(crate) struct BenchSimplify {
     /// Run the paper's algorithm in a fresh process each time, as its authors do
     #[arg(long)]
     fresh: bool,
+    /// When time-outs may expire
+    #[arg(long, value_enum, default_value = "fair")]
+    timeouts: TimeoutRule,
     #[command(flatten)]
     target: Target,
 }
@@ -65,7 +68,8 @@ impl BenchSimplify {
             if traces.len() == self.traces {
                 break;
             }
-            let plan = Plan { tail: Policy::Random, seed, ..Plan::default() };
+            let timeouts = self.timeouts.into();
+            let plan = Plan { tail: Policy::Random, seed, timeouts, ..Plan::default() };
             let run = executor.run(&plan)?;
             // Livelocks are skipped: their traces are too long to simplify.
             if !run.is_clean() && run.events() < 20_000 {
@@ -102,7 +106,8 @@ impl BenchSimplify {
         let reproduced = self.reproduced(&ours.trace, &mut program)?;
         Ok(json!({
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
-            "executions": ours.stats.executions, "rounds": ours.stats.rounds, "elapsed_s": our_seconds,
+            "executions": ours.stats.executions,
+            "search_executions": ours.stats.search_executions, "rounds": ours.stats.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
             "quick": {
                 "after": stats_json(&quick.trace.stats()), "executions": quick.stats.executions,

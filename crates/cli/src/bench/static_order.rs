@@ -10,8 +10,7 @@ use std::{
     time::Instant,
 };
 use unsnarl_model::{
-    Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace,
+    Event, Flags, Module, ModuleIx, Op, Order, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
 };
 use unsnarl_simplify::static_order::{
     Builder, Effort, Granularity, OrderStrategy, Reordering, Rules, baseline, reorder,
@@ -85,21 +84,10 @@ impl BenchStatic {
         let others = (1..SyntheticEvents::THREADS as u32).map(|nth| main.child(nth));
         let threads = std::iter::once(main.clone()).chain(others);
         let header = Trace {
-            program: Program::default(),
             modules: vec![Module { path: "made up".into(), ..Module::default() }],
-            plan: Plan::default(),
             threads: threads.map(|id| Thread { id, name: String::new(), start: place }).collect(),
             sites: vec![place],
-            callers: Vec::new(),
-            events: Vec::new(),
-            outcome: Outcome::exit(0),
-            warnings: Vec::new(),
-            program_warnings: Vec::new(),
-            native: false,
-            races: Vec::new(),
-            counterfactuals: Vec::new(),
-            names: Vec::new(),
-            output: Output::default(),
+            ..Trace::default()
         };
         unsnarl_trace::write_atomically(path, |out| {
             let mut writer = EventWriter::new(&header, self.events, out)?;

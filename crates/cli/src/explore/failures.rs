@@ -10,6 +10,8 @@ pub(crate) struct Failure {
     pub(super) times: u64,
     /// The number of the run that found it first, from 1.
     pub(crate) run: u64,
+    /// The result of its replay.
+    pub(super) check: String,
 }
 
 /// Failures with distinct signatures, in order of first occurrence.
@@ -17,11 +19,13 @@ pub(crate) struct Failure {
 pub(crate) struct Failures(pub(crate) Vec<Failure>);
 
 impl Failures {
-    pub(super) fn add(&mut self, trace: Trace, run: u64) {
-        let signature = trace.signature();
-        match self.0.iter_mut().find(|known| known.signature == signature) {
-            Some(known) => known.times += 1,
-            None => self.0.push(Failure { signature, trace, times: 1, run }),
-        }
+    /// Counts another occurrence of a known failure; returns false if it is not known.
+    pub(super) fn count(&mut self, signature: &Signature) -> bool {
+        let known = self.0.iter_mut().find(|known| known.signature == *signature);
+        known.map(|known| known.times += 1).is_some()
+    }
+
+    pub(super) fn add(&mut self, trace: Trace, run: u64, check: String) {
+        self.0.push(Failure { signature: trace.signature(), trace, times: 1, run, check });
     }
 }

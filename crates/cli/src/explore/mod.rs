@@ -1,25 +1,27 @@
 //! `unsnarl explore`: the search for a failing schedule.
 
+pub(crate) mod budget;
 mod failures;
 pub(crate) mod predicate;
 mod race;
 mod start_snapshot;
+mod verification;
 
 use crate::{
     checkpoint, judge,
     options::{FailOn, Follow, PointSet, RunArgs, Target, duration},
     output,
     pool::Pool,
-    replay::replay,
     report, target, traces,
     verdict::{UsageError, Verdict},
 };
 use anyhow::Result;
+use budget::Budget;
 use failures::{Failure, Failures};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::{Value, json};
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -27,15 +29,17 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_exec::{Error, Executor, Settings, WithheldTimeouts};
 use unsnarl_model::{
-    Conflict, ConflictKind, EnabledThreads, Module, OutcomeKind, Plan, Policy, Program, Trace,
+    Conflict, ConflictKind, EnabledThreads, Limit, Module, OutcomeKind, Plan, Policy, Program, Trace,
 };
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
     Chess, CompleteSearch, IncompleteReason, Novelty, PctStrategy, Portfolio, RaceDirectedStrategy, RunSteps,
     RunSummary, SeedSweep, Strategy,
 };
+pub(crate) use verification::{NOT_REPRODUCED, SAME_FAILURE};
+use verification::{UnreproducedFailure, UnreproducedFailures, Verification, verify};
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
@@ -60,11 +64,15 @@ pub(crate) struct SearchOptions {
     #[arg(long, default_value = "portfolio", value_name = "NAME")]
     strategy: String,
     /// Stop after this many runs
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(crate) runs: u64,
-    /// Stop after this much time
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<u64>,
+    /// Stop after this much time, also in the middle of a run; 60s if neither this nor --runs is given
+    ///
+    /// The search ends earlier if every schedule was run or, without --keep-going, when a failure was found. `hunt`
+    /// simplifies and explains it in the time that is left; `cargo test` gives this time to each test, 10s if neither
+    /// is given
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    time: Option<Duration>,
+    pub(crate) time: Option<Duration>,
     /// Seed of the first run; each further run uses the next seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -113,9 +121,18 @@ pub(crate) struct SearchReport {
     first_warned: Option<Trace>,
     /// The number of these runs that `--fail-on misuse` would count as failures.
     pub(crate) misused: u64,
+    /// The number of runs that were stopped by a limit, and for each limit what was reached.
+    pub(crate) undecided: u64,
+    limits: BTreeMap<Limit, (u64, String)>,
+    /// Failures that did not happen again in a replay.
+    pub(crate) unreproduced: UnreproducedFailures,
     pub(crate) interrupted: bool,
+    /// The time that is used up, if that ended the search.
+    time_is_up: Option<String>,
     completeness: Option<CompleteSearch>,
     incomplete_reason: Option<IncompleteReason>,
+    /// True if a time-out was too long to expire while other threads could go on.
+    withheld_long_timeouts: bool,
     races: Vec<race::RaceDescription>,
 }
 
@@ -130,12 +147,13 @@ impl SearchReport {
             "strategy": self.strategy, "distinct_schedules": self.schedules.len(),
             "interrupted": self.interrupted, "trace": first("trace"), "seed": first("seed"),
             "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
-            "failures": failures, "runs_with_warnings": self.warned,
+            "failures": failures, "runs_with_warnings": self.warned, "undecided": self.undecided,
+            "unreproduced": self.unreproduced.0.iter().map(UnreproducedFailure::json).collect::<Vec<_>>(),
             "warnings": self.first_warned.as_ref().map(|trace| output::trace_json(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
             "complete": self.completeness.map(|completeness| json!({
                 "preemptions": completeness.preemptions, "schedules": completeness.schedules,
-                "all": completeness.preemptions.is_none(),
+                "all": completeness.preemptions.is_none() && !completeness.bounds_timeouts,
             })),
         })
     }
@@ -145,12 +163,51 @@ impl SearchReport {
         self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
     }
 
+    /// Returns the number of runs that decided something: they ended by themselves, normally or by a failure that
+    /// reproduces.
+    fn decided(&self) -> u64 {
+        self.runs.saturating_sub(self.undecided + self.unreproduced.runs())
+    }
+
+    /// Returns what the search says about the program, once it has ended.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match (self.failures.0.is_empty(), self.interrupted) {
+            (false, _) => Verdict::Failure,
+            (true, true) => Verdict::Interrupted,
+            (true, false) if self.decided() == 0 => Verdict::Undecided,
+            (true, false) => Verdict::Fine,
+        }
+    }
+
+    /// Describes the runs that were stopped, and names the options that raise the limits.
+    pub(crate) fn undecided_text(&self) -> String {
+        let line = |(runs, reached): &(u64, String)| {
+            let were = if *runs == 1 { "run was" } else { "runs were" };
+            format!("{runs} {were} undecided: {reached}\n")
+        };
+        self.limits.values().map(line).collect()
+    }
+
+    /// Describes the failures that did not happen again.
+    fn unreproduced_text(&self) -> String {
+        self.unreproduced.0.iter().map(UnreproducedFailure::text).collect()
+    }
+
     /// Returns how warnings become failures; empty if they cannot.
     fn misuse_hint(&self) -> String {
         match self.misused {
             0 => String::new(),
             all if all == self.warned => " (--fail-on misuse makes them failures)".into(),
             some => format!(" (--fail-on misuse makes {some} of these failures)"),
+        }
+    }
+
+    /// Mentions time-outs that the search did not try.
+    fn timeouts_text(&self) -> &'static str {
+        if self.withheld_long_timeouts {
+            "time-outs of a second and more were not tried early (--timeouts eager does that)\n"
+        } else {
+            ""
         }
     }
 
@@ -165,17 +222,69 @@ impl SearchReport {
     }
 }
 
+impl SearchReport {
+    /// Adds the next run; a failure counts only if it happens again.
+    fn add(&mut self, run: RunResult, settings: &Settings) {
+        self.runs += 1;
+        self.schedules.insert(run.schedule);
+        if let Some((limit, reached)) = run.undecided {
+            self.undecided += 1;
+            self.limits.entry(limit).or_insert((0, reached)).0 += 1;
+        }
+        if let Some(trace) = run.failure {
+            self.add_failure(trace, settings);
+        }
+        self.warned += u64::from(run.warned.is_some());
+        let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_program_error());
+        self.misused += u64::from(run.warned.as_ref().is_some_and(misused));
+        self.first_warned = self.first_warned.take().or(run.warned);
+    }
+
+    fn add_failure(&mut self, trace: Trace, settings: &Settings) {
+        let signature = trace.signature();
+        if self.failures.count(&signature) {
+            return;
+        }
+        let run = self.runs;
+        if self.unreproduced.is_hopeless(&signature) {
+            return self.unreproduced.add(trace, run, String::new());
+        }
+        match verify(&trace, Settings { serve: false, ..settings.clone() }) {
+            Verification::Holds(check) => self.failures.add(trace, run, check),
+            Verification::NotReproduced(reason) => self.unreproduced.add(trace, run, reason),
+        }
+    }
+
+    /// Notes why the search ends before it is complete.
+    fn stop(&mut self, budget: &Budget, settings: &Settings) {
+        let interrupt = settings.interrupt.as_ref();
+        self.interrupted = interrupt.is_some_and(|interrupt| interrupt.load(Ordering::Relaxed));
+        self.time_is_up = (!self.interrupted).then(|| budget.time_text());
+    }
+}
+
+/// Returns `None` for what was interrupted, by the user or by the end of the search's time.
+fn unless_interrupted<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// Result of one run.
 struct RunResult {
     failure: Option<Trace>,
     /// The trace of a run that ended normally but with warnings.
     warned: Option<Trace>,
+    /// The limit that stopped the run, and what was reached.
+    undecided: Option<(Limit, String)>,
     schedule: u64,
     points: u64,
     single_thread_points: u64,
     conflicts: Vec<Conflict>,
     modules: Vec<Module>,
     steps: Option<RunSteps>,
+    withheld_timeouts: WithheldTimeouts,
 }
 
 impl RunResult {
@@ -186,23 +295,26 @@ impl RunResult {
         Self {
             failure: None,
             warned: None,
+            undecided: None,
             schedule,
             points,
             single_thread_points,
             conflicts,
             modules,
             steps: None,
+            withheld_timeouts: run.withheld_timeouts(),
         }
     }
 
     fn summary(&self) -> RunSummary<'_> {
-        let Self { points, single_thread_points, conflicts, modules, steps, .. } = self;
+        let Self { points, single_thread_points, conflicts, modules, steps, withheld_timeouts, .. } = self;
         RunSummary {
             points: *points,
             single_thread_points: *single_thread_points,
             conflicts,
             modules,
             steps: steps.as_ref(),
+            withheld_timeouts: *withheld_timeouts != WithheldTimeouts::default(),
         }
     }
 }
@@ -212,8 +324,9 @@ impl Explore {
         self.options.check()?;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
-        let bar = progress(self.options.runs, self.options.run.json);
-        let mut search = self.options.explore(program, &interrupt, &bar)?;
+        let budget = self.options.budget();
+        let bar = progress(&budget, self.options.run.json);
+        let mut search = self.options.explore(program, budget, &interrupt, &bar)?;
         self.report(&mut search)
     }
 }
@@ -235,18 +348,28 @@ impl SearchOptions {
         self.junit.as_deref().map_or(Ok(()), traces::check_file)
     }
 
+    /// Returns the budget of a search that begins now.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::begin(self.runs, self.time)
+    }
+
     /// Searches for a failing schedule of this program.
     pub(crate) fn explore(
         &self,
         program: Program,
+        budget: Budget,
         interrupt: &Arc<AtomicBool>,
         progress: &ProgressBar,
     ) -> Result<SearchReport> {
         traces::prepare();
-        let settings = self.settings(interrupt);
-        let strategy = self.strategy(&program, &settings)?;
+        let settings = Settings { until: budget.until, ..self.settings(interrupt) };
+        let Some(strategy) = unless_interrupted(self.strategy(&program, &settings))? else {
+            let mut search = SearchReport { strategy: self.strategy.clone(), ..SearchReport::default() };
+            search.stop(&budget, &settings);
+            return Ok(search);
+        };
         let mut pool = self.pool(&program, &settings)?;
-        let (mut search, races) = self.search(strategy, &mut pool, progress)?;
+        let (mut search, races) = self.search(strategy, &mut pool, (budget, &settings), progress)?;
         search.races = races.describe(&program.cwd);
         Ok(search)
     }
@@ -283,7 +406,9 @@ impl SearchOptions {
                 }
                 let options = Self { strategy: name.clone(), seed, ..self.clone() };
                 let strategy = options.strategy(program, &settings)?;
-                let (search, races) = options.search(strategy, &mut pool, &ProgressBar::hidden())?;
+                let budget = Budget { runs: Some(self.runs.unwrap_or(1000)), time: None, until: None };
+                let (search, races) =
+                    options.search(strategy, &mut pool, (budget, &settings), &ProgressBar::hidden())?;
                 if search.interrupted {
                     return Err(Error::Interrupted.into());
                 }
@@ -296,7 +421,8 @@ impl SearchOptions {
 
     /// Returns the options for a program with one thread: fewer runs suffice, and its accesses cannot race.
     pub(crate) fn for_one_thread(&self, runs: u64) -> Self {
-        Self { runs: self.runs.min(runs), run: self.run.clone().with_points(PointSet::Sync), ..self.clone() }
+        let runs = Some(self.runs.map_or(runs, |most| most.min(runs)));
+        Self { runs, run: self.run.clone().with_points(PointSet::Sync), ..self.clone() }
     }
 
     fn strategy(&self, program: &Program, settings: &Settings) -> Result<unsnarl_search::Search> {
@@ -349,6 +475,7 @@ impl SearchOptions {
         &self,
         mut strategy: unsnarl_search::Search,
         pool: &mut Pool,
+        (budget, settings): (Budget, &Settings),
         progress: &ProgressBar,
     ) -> Result<(SearchReport, race::Races)> {
         let begin = Instant::now();
@@ -357,45 +484,49 @@ impl SearchOptions {
         let mut start_snapshot = start_snapshot::StartSnapshot::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 1;
-        while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
-            let plan_count = batch.min(self.runs - search.runs) as usize;
+        let most = budget.runs.unwrap_or(u64::MAX);
+        let mut ended = false;
+        while !ended && search.runs < most {
+            let plan_count = batch.min(most - search.runs) as usize;
             batch = (batch * 2).min(64);
             let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(plan_count).collect();
-            let exhausted = plans.is_empty();
+            ended = plans.is_empty();
+            if !ended
+                && (budget.is_over() || unless_interrupted(start_snapshot.keep(pool, &plans))?.is_none())
+            {
+                search.stop(&budget, settings);
+                break;
+            }
             let job = |executor: &mut Executor, plan: &Plan| {
                 let attempt = self.attempt(executor, plan);
                 progress.inc(1);
-                attempt
+                unless_interrupted(attempt)
             };
-            let ends = |attempt: &RunResult| attempt.failure.is_some() && !self.keep_going;
-            let attempts = match start_snapshot.keep(pool, &plans).and_then(|()| pool.run(&plans, job, ends))
-            {
-                Ok(attempts) => attempts,
-                Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
-                    search.interrupted = true;
-                    break;
+            let ends = |run: &Option<RunResult>| {
+                run.as_ref().is_none_or(|run| run.failure.is_some() && !self.keep_going)
+            };
+            let mut rest = plans.as_slice();
+            while !ended && !rest.is_empty() {
+                let runs = pool.run(rest, job, ends)?;
+                let (these, others) = rest.split_at(runs.len());
+                rest = others;
+                for (run, plan) in runs.into_iter().zip(these) {
+                    let Some(run) = run else {
+                        search.stop(&budget, settings);
+                        ended = true;
+                        break;
+                    };
+                    strategy.learn(plan, &run.summary());
+                    races.add(&run.conflicts, &run.modules);
+                    search.withheld_long_timeouts |= run.withheld_timeouts.long;
+                    search.add(run, settings);
                 }
-                Err(error) => return Err(error),
-            };
-            for (attempt, plan) in attempts.into_iter().zip(&plans) {
-                search.runs += 1;
-                search.schedules.insert(attempt.schedule);
-                strategy.learn(plan, &attempt.summary());
-                races.add(&attempt.conflicts, &attempt.modules);
-                let run = search.runs;
-                attempt.failure.into_iter().for_each(|trace| search.failures.add(trace, run));
-                search.warned += u64::from(attempt.warned.is_some());
-                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_program_error());
-                search.misused += u64::from(attempt.warned.as_ref().is_some_and(misused));
-                search.first_warned = search.first_warned.or(attempt.warned);
+                ended |= !self.keep_going && !search.failures.0.is_empty();
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
             let raced = races.count();
             progress
                 .set_message(format!("{distinct} distinct schedules, {raced} races, {failures} failures"));
-            if exhausted || (!self.keep_going && failures > 0) {
-                break;
-            }
         }
         progress.finish_and_clear();
         search.elapsed = begin.elapsed();
@@ -409,10 +540,13 @@ impl SearchOptions {
     fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<RunResult> {
         let run = executor.run(plan)?;
         let mut attempt = RunResult::of(&run, plan);
-        let failure_message = self.checks.failure_message(&run.output)?;
+        attempt.undecided = run.undecided();
+        let decided = attempt.undecided.is_none();
+        // A run that was stopped leaves nothing behind that a check could judge.
+        let failure_message = if decided { self.checks.failure_message(&run.output)? } else { None };
         let raced = attempt.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Race);
         if failure_message.is_none()
-            && run.is_clean()
+            && (run.is_clean() || !decided && !self.run.fail_on.contains(&FailOn::Misuse))
             && !(raced && self.run.fail_on.contains(&FailOn::Race))
             && !plan.choices
         {
@@ -422,12 +556,14 @@ impl SearchOptions {
         let diverged = run.divergence().is_some();
         let mut trace = run.trace();
         if plan.choices {
-            let ended = !diverged && trace.outcome.kind != OutcomeKind::Timeout;
+            let ended = !diverged && trace.outcome.limit().is_none();
             attempt.steps = Some(RunSteps::of(&trace, choices, ended));
         }
         predicate::judge(&mut trace, &self.run.fail_on, failure_message);
         let failed = trace.outcome.is_failure();
-        let warned = !failed && !trace.warnings.is_empty();
+        let warned = !failed && decided && !trace.warnings.is_empty();
+        // A misuse or a race before the limit is a failure.
+        attempt.undecided.take_if(|_| failed);
         (attempt.failure, attempt.warned) =
             if failed { (Some(trace), None) } else { (None, warned.then_some(trace)) };
         Ok(attempt)
@@ -467,11 +603,7 @@ impl Explore {
         } else {
             self.print_text(search, &paths);
         }
-        Ok(match (search.failures.0.is_empty(), search.interrupted) {
-            (false, _) => Verdict::Failure,
-            (true, true) => Verdict::Interrupted,
-            (true, false) => Verdict::Fine,
-        })
+        Ok(search.verdict())
     }
 
     fn print_text(&self, search: &SearchReport, paths: &[PathBuf]) {
@@ -488,11 +620,11 @@ impl Explore {
             let plan = &failure.trace.plan;
             let strategy_name = strategy_name(plan);
             let s = if distinct == 1 { "" } else { "s" };
-            let (run, limit) = (failure.run, self.options.runs);
+            let run = failure.run;
             let found = if self.options.keep_going {
                 format!("in {} of {runs} runs, first in run {run}", failure.times)
             } else {
-                format!("in run {run} of {limit}")
+                format!("in run {run}")
             };
             output::print(&format!(
                 "{}{}\n\
@@ -503,17 +635,23 @@ impl Explore {
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
                 other_races(&failure.trace),
-                failure.commands(path, self.options.run.settings()),
+                failure.commands(path),
                 output::quoted(path),
             ));
         }
         if search.failures.0.is_empty() {
-            let suffix = if search.interrupted { ", interrupted" } else { "" };
+            let suffix = match &search.time_is_up {
+                _ if search.interrupted => ", interrupted".to_owned(),
+                Some(time) => format!(": {time}"),
+                None => String::new(),
+            };
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
-                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}",
+                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}{}",
+                search.undecided_text(),
                 search.completeness.map_or_else(String::new, completeness_text),
                 search.races_text(),
+                search.timeouts_text(),
                 if search.is_complete() { String::new() } else { self.hint(search) },
             ));
             if let Some(trace) = &search.first_warned {
@@ -525,6 +663,10 @@ impl Explore {
                 ));
             }
         }
+        if !search.failures.0.is_empty() {
+            output::print(&search.undecided_text());
+        }
+        output::print(&search.unreproduced_text());
     }
 
     /// Returns what to try if nothing was found.
@@ -540,7 +682,7 @@ impl Explore {
                     EnabledThreads::THREADS
                 );
             }
-            Some(IncompleteReason::CutOff) => "incomplete: some runs were stopped by --timeout\n".into(),
+            Some(IncompleteReason::CutOff) => "incomplete: some runs were stopped by a limit\n".into(),
             None => String::new(),
         };
         hint += if !instrumented {
@@ -548,7 +690,7 @@ impl Explore {
         } else if search.schedules.len() == 1 && search.runs > 1 {
             "         all runs had the same schedule: with these points, threads have no choice\n"
         } else {
-            "next     more --runs, or another --seed\n"
+            "next     more --time or --runs, or another --seed\n"
         };
         hint
     }
@@ -560,6 +702,11 @@ impl SearchReport {
         let runs = self.runs;
         let result = match self.failures.0.as_slice() {
             [] if self.interrupted => CaseResult::Error(format!("interrupted after {runs} runs")),
+            [] if self.decided() == 0 => CaseResult::Error(format!(
+                "no run was decided\n{}{}",
+                self.undecided_text(),
+                self.unreproduced_text()
+            )),
             [] => CaseResult::Passed(format!(
                 "no failure in {runs} runs, {} distinct schedules",
                 self.schedules.len()
@@ -572,6 +719,13 @@ impl SearchReport {
     }
 }
 
+impl UnreproducedFailure {
+    fn json(&self) -> Value {
+        let (outcome, stats, _) = output::trace_json(&self.trace);
+        json!({ "outcome": outcome, "stats": stats, "times": self.times, "run": self.run, "reason": self.reason })
+    }
+}
+
 impl Failure {
     fn json(&self, path: &Path) -> Value {
         let (outcome, stats, _) = output::trace_json(&self.trace);
@@ -581,14 +735,14 @@ impl Failure {
     }
 
     /// Returns the path of the trace and the next commands, one per line.
-    pub(crate) fn commands(&self, path: &Path, settings: Settings) -> String {
+    pub(crate) fn commands(&self, path: &Path) -> String {
         let (path, figures) = (output::quoted(path), output::figures(&self.trace));
         format!(
             "trace    {path} ({figures})\n\
-             replay   unsnarl replay {path}{}\n\
+             replay   unsnarl replay {path}   ({})\n\
              simplify unsnarl simplify {path}\n\
              show     unsnarl show {path}\n",
-            replay_check(&self.trace, settings)
+            self.check
         )
     }
 }
@@ -629,13 +783,17 @@ pub(crate) fn strategy_name(plan: &Plan) -> String {
 fn completeness_text(completeness: CompleteSearch) -> String {
     let s = if completeness.schedules == 1 { "" } else { "s" };
     let schedules = format!("{} schedule{s}", grouped(completeness.schedules));
-    match completeness.preemptions {
-        Some(1) => format!("no failure with at most 1 preemption: {schedules}, all explored\n"),
-        Some(most) => {
-            format!("no failure with at most {most} preemptions: {schedules}, all explored\n")
-        }
-        None => format!("no failure in any schedule: {schedules}, all explored\n"),
-    }
+    let class = match completeness.preemptions {
+        Some(1) => "with at most 1 preemption".to_owned(),
+        Some(most) => format!("with at most {most} preemptions"),
+        None => "in any schedule".to_owned(),
+    };
+    let timeouts = match (completeness.bounds_timeouts, completeness.preemptions) {
+        (true, Some(_)) => " and bounded early time-outs",
+        (true, None) => " with bounded early time-outs",
+        (false, _) => "",
+    };
+    format!("no failure {class}{timeouts}: {schedules}, all explored\n")
 }
 
 /// Formats a number with separators: 1,482.
@@ -645,30 +803,20 @@ fn grouped(number: u64) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// The remark on a command that was tried and showed the same failure.
-pub(crate) const SAME_FAILURE: &str = "checked: fails the same way";
-/// The remark on a command that was tried and did not show the failure.
-pub(crate) const NOT_REPRODUCED: &str =
-    "checked: it does NOT reproduce; the program depends on something outside unsnarl's control";
-
-/// Replays the trace once under the search's limits, and says whether it replays.
-fn replay_check(trace: &Trace, settings: Settings) -> String {
-    match replay(trace, &trace.replay_plan(), settings) {
-        Ok(replayed) if replayed.reproduced && replayed.identical() => "   (checked: identical)".into(),
-        Ok(replayed) if replayed.reproduced => format!("   ({SAME_FAILURE})"),
-        Ok(_) => format!("   ({NOT_REPRODUCED})"),
-        Err(error) => format!("   (could not be checked: {error:#})"),
-    }
-}
-
 /// Creates the progress line of a search.
-pub(crate) fn progress(runs: u64, quiet: bool) -> ProgressBar {
+pub(crate) fn progress(budget: &Budget, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(10));
-    let template = "{prefix}{bar:20} {pos}/{len} runs, {rate}, {eta} left, {wide_msg}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(budget.runs, ProgressDrawTarget::stderr_with_hz(10));
+    let template = match budget.runs {
+        Some(_) => "{prefix}{bar:20} {pos}/{len} runs, {rate}, {eta} left, {wide_msg}".to_owned(),
+        None => {
+            let time = budget.time.map_or_else(String::new, |time| format!(" of {time:?}"));
+            format!("{{prefix}}{{pos}} runs, {{rate}}, {{elapsed}}{time}, {{wide_msg}}")
+        }
+    };
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         let _ = write!(out, "{:.0} runs/s", state.per_sec());
     }))

@@ -60,7 +60,7 @@ impl Checks {
 pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn], failure_message: Option<String>) {
     crate::judge::judge(trace, fail_on);
     if let Some(message) = failure_message
-        && !trace.outcome.is_failure()
+        && trace.outcome.kind == OutcomeKind::Exit(0)
     {
         trace.outcome = Outcome { message, ..Outcome::exit(0) };
         trace.outcome.kind = OutcomeKind::Check;

@@ -24,12 +24,7 @@ pub(super) struct Counterparts<'a> {
 
 impl<'a> Counterparts<'a> {
     /// Compares the functions of all recorded sites.
-    pub(super) fn new(
-        recorded: &'a Trace,
-        old: &mut Symbols,
-        new_path: &'a str,
-        new: &mut Symbols,
-    ) -> Self {
+    pub(super) fn new(recorded: &'a Trace, old: &mut Symbols, new_path: &'a str, new: &mut Symbols) -> Self {
         let mut recorded_code = HashMap::new();
         let mut unchanged = HashMap::new();
         for &site in recorded.sites.iter().filter(|site| site.module == ModuleIx(0)) {

@@ -103,11 +103,8 @@ fn as_recorded_build(recorded: &Trace, program: &Program) -> Option<Trace> {
 fn replay_same_build(recorded: &Trace) -> Result<FixCheck> {
     let settings = Settings { echo: false, ..Settings::default() };
     let replayed = replay::replay(recorded, &recorded.replay_plan(), settings)?;
-    let verdict = if replayed.reproduced {
-        FixVerdict::Failing
-    } else {
-        FixVerdict::CannotTell(Doubt::NotReproduced)
-    };
+    let verdict =
+        if replayed.reproduced { FixVerdict::Failing } else { FixVerdict::CannotTell(Doubt::NotReproduced) };
     Ok(FixCheck { verdict, trace: replayed.trace, runs: 1 })
 }
 

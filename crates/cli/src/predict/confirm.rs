@@ -13,9 +13,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Conflict, ConflictKind, Plan, Trace};
+use unsnarl_model::{Conflict, ConflictKind, Limit, Plan, Trace};
 use unsnarl_predict::{
     ConfirmationRun, ConfirmationVerdict, PredictedRace, Prediction, WitnessRunner, confirm_deadlock,
     confirm_race, is_same_race,
@@ -43,7 +44,11 @@ pub(super) struct Confirmation {
     pub(super) races: Vec<CheckedPrediction>,
     pub(super) deadlocks: Vec<CheckedPrediction>,
     pub(super) interrupted: bool,
+    /// The time was used up before all were tried.
+    pub(super) time_is_up: bool,
     pub(super) runs: u64,
+    /// The number of runs that were stopped by a limit.
+    pub(super) undecided: u64,
 }
 
 impl Confirmation {
@@ -55,30 +60,32 @@ impl Confirmation {
             races: Vec::new(),
             deadlocks: Vec::new(),
             interrupted: false,
+            time_is_up: false,
             runs: 0,
+            undecided: 0,
         }
     }
 }
 
-/// Tries all predictions until interrupted.
+/// Tries all predictions until interrupted, or until the time is used up.
 pub(super) fn confirm(
     trace: &Trace,
     prediction: &Prediction,
-    interrupt: &Arc<AtomicBool>,
+    (interrupt, until): (&Arc<AtomicBool>, Option<Instant>),
     bar: &ProgressBar,
 ) -> Result<Confirmation> {
     traces::check_directory(traces::WriteAdvice::ChangeDirectory)?;
-    let settings = Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), ..Settings::default() };
-    let mut program = ProgramRunner { executor: Executor::new(trace.program.clone(), settings)?, runs: 0 };
+    let settings =
+        Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), until, ..Settings::default() };
+    let executor = Executor::new(trace.program.clone(), settings)?;
+    let mut program = ProgramRunner { executor, runs: 0, undecided: 0 };
     let mut confirmation = Confirmation::none();
     let result = try_all(trace, prediction, &mut program, &mut confirmation, bar);
-    confirmation.runs = program.runs;
+    (confirmation.runs, confirmation.undecided) = (program.runs, program.undecided);
     match result {
-        Err(error)
-            if interrupt.load(Ordering::Relaxed)
-                || matches!(error.downcast_ref(), Some(Error::Interrupted)) =>
-        {
-            confirmation.interrupted = true;
+        Err(_) if interrupt.load(Ordering::Relaxed) => confirmation.interrupted = true,
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
+            confirmation.time_is_up = true;
         }
         other => other?,
     }
@@ -174,15 +181,18 @@ fn named(trace: &Trace, suffix: &str) -> String {
 struct ProgramRunner {
     executor: Executor,
     runs: u64,
+    undecided: u64,
 }
 
 impl WitnessRunner for ProgramRunner {
     type Error = anyhow::Error;
 
     fn run(&mut self, plan: &Plan) -> Result<ConfirmationRun> {
-        self.runs += 1;
         let run = self.executor.run(plan)?;
+        self.runs += 1;
         let divergence = run.divergence();
+        let limit = run.undecided().map(|(limit, _)| limit);
+        self.undecided += u64::from(limit.is_some_and(|limit| limit != Limit::Plan));
         Ok(ConfirmationRun { trace: run.trace(), divergence })
     }
 }

@@ -4,7 +4,7 @@ mod confirm;
 mod report;
 mod source;
 
-use crate::{explore, output, replay::check_builds, verdict::Verdict};
+use crate::{explore, options::duration, output, replay::check_builds, verdict::Verdict};
 use anyhow::{Context, Result};
 use confirm::{CheckedPrediction, Confirmation};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -39,6 +39,9 @@ pub(crate) struct Predict {
     /// Give up on a pair of sites after this many steps of the search, and say so
     #[arg(long, value_name = "N", default_value_t = PredictOptions::default().budget)]
     budget: u64,
+    /// With --confirm: stop after this much time, also in the middle of a run
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "confirm")]
+    time: Option<Duration>,
     /// Write the model of the first window as CSPm, for a refinement checker
     #[arg(long, value_name = "FILE")]
     export_csp: Option<PathBuf>,
@@ -81,10 +84,18 @@ impl Predict {
         };
         let prediction = source.predict(options, &mut watch)?;
         let confirmation =
-            if runs { self.confirmed(&source, &prediction, &bar)? } else { Confirmation::none() };
+            if runs { self.confirmed(&source, &prediction, begin, &bar)? } else { Confirmation::none() };
         bar.finish_and_clear();
-        let Confirmation { observed, observed_in, races, deadlocks, interrupted, runs: executions } =
-            confirmation;
+        let Confirmation {
+            observed,
+            observed_in,
+            races,
+            deadlocks,
+            interrupted,
+            time_is_up,
+            runs: executions,
+            undecided,
+        } = confirmation;
         let confirmed =
             !observed.is_empty() || races.iter().chain(&deadlocks).any(CheckedPrediction::is_confirmed);
         let elapsed = begin.elapsed();
@@ -98,18 +109,30 @@ impl Predict {
             deadlocks,
             tried: runs,
             executions,
+            undecided,
+            time_is_up,
             elapsed,
         };
         report.print(self.json);
         Ok(match (interrupted, confirmed) {
             (true, _) => Verdict::Interrupted,
             (false, true) => Verdict::Failure,
+            (false, false) if runs && undecided == executions && (time_is_up || undecided > 0) => {
+                Verdict::Undecided
+            }
             (false, false) => Verdict::Fine,
         })
     }
 
-    fn confirmed(&self, source: &Source, prediction: &Prediction, bar: &ProgressBar) -> Result<Confirmation> {
-        confirm::confirm(source.trace(), prediction, &explore::interrupt()?, bar)
+    fn confirmed(
+        &self,
+        source: &Source,
+        prediction: &Prediction,
+        begin: Instant,
+        bar: &ProgressBar,
+    ) -> Result<Confirmation> {
+        let until = self.time.and_then(|time| begin.checked_add(time));
+        confirm::confirm(source.trace(), prediction, (&explore::interrupt()?, until), bar)
     }
 
     fn export(&self, source: &Source, path: &Path) -> Result<()> {

@@ -34,6 +34,10 @@ pub(super) struct PredictionReport<'a> {
     /// Witnesses were tried.
     pub(super) tried: bool,
     pub(super) executions: u64,
+    /// The number of these runs that were stopped by a limit.
+    pub(super) undecided: u64,
+    /// The time was used up before all witnesses were tried.
+    pub(super) time_is_up: bool,
     pub(super) elapsed: Duration,
 }
 
@@ -79,7 +83,7 @@ impl PredictionReport<'_> {
         json!({
             "races": found.0, "deadlocks": found.1,
             "unconfirmed": { "races": unconfirmed.0, "deadlocks": unconfirmed.1 },
-            "undecided": undecided,
+            "undecided": undecided, "undecided_runs": self.undecided, "time_is_up": self.time_is_up,
             "events": self.source.count(), "figures": figures_json(&self.prediction.figures),
             "executions": self.executions, "elapsed_s": self.elapsed.as_secs_f64(),
         })
@@ -143,6 +147,19 @@ impl PredictionReport<'_> {
         } else {
             String::new()
         };
+        if self.undecided > 0 {
+            text += &format!(
+                "undecided {} stopped by a limit; it decides nothing\n",
+                if self.undecided == 1 {
+                    "1 run was".to_owned()
+                } else {
+                    format!("{} runs were", self.undecided)
+                }
+            );
+        }
+        if self.time_is_up {
+            text += "incomplete: the time is used up (--time raises it), not all witnesses were tried\n";
+        }
         let windows = counted(figures.windows as usize, "window");
         text += &format!("took      {windows}, {runs}{:.2} s\n", self.elapsed.as_secs_f64());
         let program = !self.source.header().program.path.is_empty();

@@ -37,7 +37,7 @@ pub(crate) struct Simplify {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Only reorder by the trace's dependences; the program is run once, to confirm
+    /// Only reorder by the trace's dependences, whatever its outcome; the program is run once, to confirm
     #[arg(long = "static", conflicts_with = "dynamic")]
     statically: bool,
     /// With --static: merge in an arbitrary order drawn with this seed, as in the SimTrace paper
@@ -51,8 +51,8 @@ pub(crate) struct Simplify {
     prove: bool,
     /// Simplification effort
     ///
-    /// 0: the most promising changes, in the fewest runs; 1: also Tinertia's algorithm, so that the result is never
-    /// worse than Tinertia's; 2: also a search through weaker schedules; 3 and more: also start from other failing
+    /// 0: the most promising changes, in the fewest runs; 1: also Tinertia's algorithm, and a short search for
+    /// something better; 2: a longer search through weaker schedules; 3 and more: also start from other failing
     /// traces, which are searched for
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["statically", "dynamic"])]
     effort: u32,
@@ -92,9 +92,10 @@ impl Simplify {
         }
         let trace = traces::load(&self.trace)?;
         traces::check(self.output.as_deref())?;
-        if !trace.outcome.is_failure() {
+        if !trace.outcome.is_failure() && !self.statically {
             bail!(UsageError(
-                "nothing to simplify: the run of this trace did not fail; `unsnarl explore` finds one that does"
+                "nothing to simplify: the run of this trace did not fail; `unsnarl explore` finds one that does, and \
+                 --static reorders any run"
                     .into()
             ));
         }
@@ -199,11 +200,11 @@ impl Method {
 
 /// Determines what each remaining preemption is needed for.
 fn find_counterfactuals(simplified: &mut SimplificationResult<StopReason>, program: &mut ProgramPool) {
-    // A longer list of reasons would not be read.
-    const MAX: u64 = 20;
-    if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
+    let goes_on = matches!(simplified.stopped, None | Some(StopReason::Spent));
+    if !goes_on || simplified.trace.stats().preemptive > program::MAX_REASONS {
         return;
     }
+    program.use_reserve();
     // The tests are optional: if they fail, the trace stays as it is.
     let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
     simplified.stats.executions += tests.len() as u64;

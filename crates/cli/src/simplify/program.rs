@@ -13,7 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{OutcomeKind, Plan, RaceIdentity, Trace};
@@ -48,6 +48,27 @@ pub(crate) struct RunOptions {
     pub(crate) quiet: bool,
 }
 
+/// Time and runs that are kept until the end, to find out what the remaining preemptions are needed for.
+#[derive(Default)]
+struct Reserve {
+    time: Duration,
+    runs: u64,
+}
+
+impl Reserve {
+    /// Returns a small part of these limits.
+    fn of(options: &RunOptions) -> Self {
+        let time = options.until.map(|until| until.saturating_duration_since(Instant::now()) / 20);
+        Self {
+            time: time.unwrap_or_default().min(Duration::from_secs(2)),
+            runs: (options.executions / 20).min(MAX_REASONS),
+        }
+    }
+}
+
+/// The number of preemptions whose reasons are determined; a longer list would not be read.
+pub(super) const MAX_REASONS: u64 = 20;
+
 pub(crate) struct ProgramPool {
     pool: Pool,
     fail_on: Vec<FailOn>,
@@ -56,6 +77,7 @@ pub(crate) struct ProgramPool {
     checks: Checks,
     until: Option<Instant>,
     left: u64,
+    reserve: Reserve,
     pub(crate) snapshots: Snapshots,
     pub(crate) progress: ProgressBar,
     interrupt: Arc<AtomicBool>,
@@ -65,6 +87,7 @@ impl ProgramPool {
     /// Creates a pool for the program of a trace; runs fail by the trace's criterion.
     pub(crate) fn of(trace: &Trace, options: RunOptions, interrupt: &Arc<AtomicBool>) -> Result<Self> {
         let interrupt = Arc::clone(interrupt);
+        let reserve = Reserve::of(&options);
         let settings = Settings {
             serve: true,
             interrupt: Some(Arc::clone(&interrupt)),
@@ -83,15 +106,22 @@ impl ProgramPool {
             checks: options.checks,
             until: options.until,
             left: options.executions,
+            reserve,
             snapshots: Snapshots::new(options.snapshots),
             progress: progress(options.quiet),
             interrupt,
         })
     }
 
-    fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<Trace>, StopReason> {
+    /// Makes the rest of the time and of the runs available.
+    pub(super) fn use_reserve(&mut self) {
+        self.reserve = Reserve::default();
+    }
+
+    /// Runs all of these plans; returns also whether each run resumed from a snapshot.
+    fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<(Trace, bool)>, StopReason> {
         self.check_interrupt()?;
-        if self.left < plans.len() as u64 {
+        if self.left < plans.len() as u64 + self.reserve.runs {
             return Err(StopReason::Spent);
         }
         self.left -= plans.len() as u64;
@@ -114,9 +144,8 @@ impl ProgramPool {
             Ok((trace, resumed))
         };
         let runs: Vec<(Trace, bool)> = pool.run(plans, job, |_| false).map_err(stop_reason)?;
-        let resumed = runs.iter().filter(|(_, resumed)| *resumed).count();
-        snapshots.note(begin.elapsed(), plans.len().div_ceil(pool.executors.len()), resumed);
-        Ok(runs.into_iter().map(|(trace, _)| trace).collect())
+        snapshots.note(begin.elapsed(), plans.len().div_ceil(pool.executors.len()));
+        Ok(runs)
     }
 }
 
@@ -124,14 +153,15 @@ impl Runner for ProgramPool {
     type Error = StopReason;
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, StopReason> {
-        let mut traces = self.run_all(std::slice::from_ref(plan))?;
-        traces.pop().ok_or(StopReason::Spent)
+        let (trace, resumed) = self.run_all(std::slice::from_ref(plan))?.pop().ok_or(StopReason::Spent)?;
+        self.snapshots.resumed += u64::from(resumed);
+        Ok(trace)
     }
 
     fn check_interrupt(&self) -> Result<(), StopReason> {
         if self.interrupt.load(Ordering::Relaxed) {
             Err(StopReason::Interrupted)
-        } else if self.until.is_some_and(|until| Instant::now() >= until) {
+        } else if self.until.is_some_and(|until| Instant::now() + self.reserve.time >= until) {
             Err(StopReason::Spent)
         } else {
             Ok(())
@@ -152,7 +182,9 @@ impl Runner for ProgramPool {
             self.snapshots.announce_plans(plans);
         }
         for chunk in plans.chunks(self.pool.executors.len().max(1)) {
-            for trace in self.run_all(chunk)? {
+            for (trace, resumed) in self.run_all(chunk)? {
+                // A run beyond the accepted one does not count.
+                self.snapshots.resumed += u64::from(resumed);
                 let accepted = accept(traces.len(), &trace);
                 traces.push(trace);
                 if accepted {

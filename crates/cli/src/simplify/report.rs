@@ -40,6 +40,12 @@ pub(crate) struct SimplificationReport {
 }
 
 impl SimplificationReport {
+    /// Replaces the simplified trace by the original, which is known to reproduce.
+    pub(crate) fn keep_original(&mut self, original: &Trace) {
+        (self.after, self.figures) = (original.clone(), original.stats());
+        self.preserved = Some(true);
+    }
+
     /// Saves the trace and prints the report.
     pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
         let path = match &self.saved {
@@ -84,6 +90,17 @@ impl SimplificationReport {
             .map_or(String::new(), |stop_reason| format!("; stopped: {}", stop_reason.name()))
     }
 
+    /// Returns the context switches that each operation removed (Tinertia, section 5.2); empty if none did.
+    fn contributions(&self) -> String {
+        let removed = Transformation::ALL.map(|operation| (operation, self.stats.removed_by(operation)));
+        let parts: Vec<String> = removed
+            .iter()
+            .filter(|(_, removed)| *removed > 0)
+            .map(|(operation, removed)| format!("{removed} by {}", operation.words()))
+            .collect();
+        if parts.is_empty() { String::new() } else { format!("removed  {}\n", parts.join(", ")) }
+    }
+
     fn text(&self, path: &Path, proof_path: Option<&Path>) -> String {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
@@ -93,6 +110,7 @@ impl SimplificationReport {
             table(&self.before, &self.figures),
             counterfactuals_text(&self.after, &mut names)
         );
+        text += &self.contributions();
         if let Some(stop_reason) = &self.stopped {
             let _ = writeln!(text, "stopped  {}: the best so far", stop_reason.name());
         }
@@ -121,7 +139,10 @@ impl SimplificationReport {
             _ => {}
         }
         if let Some(reason) = &self.refused {
-            let _ = writeln!(text, "no snapshots: {reason}; every run was made from the start");
+            let _ = match self.resumed {
+                0 => writeln!(text, "no snapshots: {reason}; every run was made from the start"),
+                _ => writeln!(text, "no more snapshots: {reason}; other runs were made from the start"),
+            };
         }
         let quoted = output::quoted(path);
         let _ = writeln!(text, "trace    {quoted}");
@@ -131,7 +152,11 @@ impl SimplificationReport {
         }
         // Another tool's trace has no program to run.
         if let Some(preserved) = self.preserved {
-            let checked = if preserved { explore::SAME_FAILURE } else { explore::NOT_REPRODUCED };
+            let checked = match preserved {
+                true if self.after.outcome.is_failure() => explore::SAME_FAILURE,
+                true => "checked: ends in the same way",
+                false => explore::NOT_REPRODUCED,
+            };
             let _ = writeln!(text, "replay   unsnarl replay {quoted}   ({checked})");
         }
         let _ = writeln!(text, "show     unsnarl show {quoted}");
@@ -139,10 +164,14 @@ impl SimplificationReport {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
         };
-        let SimplificationStats { executions, rounds, .. } = self.stats;
+        let SimplificationStats { executions, rounds, search_executions, .. } = self.stats;
+        let searched = match search_executions {
+            0 => String::new(),
+            n => format!(", {n} of them looking for something better"),
+        };
         let _ = writeln!(
             text,
-            "took     {}{resumed}, {}, {:.2} s",
+            "took     {}{resumed}{searched}, {}, {:.2} s",
             output::counted(executions, "run"),
             output::counted(rounds, "round"),
             self.elapsed.as_secs_f64()

@@ -71,9 +71,8 @@ impl Snapshots {
     }
 
     /// Records the time of `rounds` consecutive runs.
-    pub(super) fn note(&mut self, elapsed: Duration, rounds: usize, resumed: usize) {
+    pub(super) fn note(&mut self, elapsed: Duration, rounds: usize) {
         self.run_time = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
-        self.resumed += resumed as u64;
     }
 }
 

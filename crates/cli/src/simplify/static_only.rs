@@ -10,7 +10,7 @@ use crate::{output, traces};
 use anyhow::Result;
 use std::{sync::atomic::AtomicBool, time::Instant};
 use unsnarl_model::{Plan, Policy, Stats, Trace};
-use unsnarl_report::{ProgramNames, divergence_text};
+use unsnarl_report::{ProgramNames, divergence_place_text};
 use unsnarl_simplify::{
     Runner,
     dynamic::{SimplificationResult, SimplificationStats, Transformation},
@@ -138,7 +138,7 @@ fn hidden_dependence_warning(expected: &Trace, actual: &Trace) -> String {
                     is not among the trace's events (record with --points all to include every access)\n"
         .to_owned();
     match expected.first_difference(actual) {
-        Some(divergence) => text += &divergence_text(&divergence, expected, actual, &mut names),
+        Some(divergence) => text += &divergence_place_text(&divergence, expected, actual, &mut names),
         None => text += &format!("  all {} events are the same, and then:\n", expected.events.len()),
     }
     text + &output::outcome(actual)

@@ -6,7 +6,9 @@ mod deadline;
 mod progress;
 
 use crate::{
-    explore, output,
+    explore,
+    options::duration,
+    output,
     replay::check_builds,
     traces,
     verdict::{UsageError, Verdict},
@@ -66,6 +68,9 @@ pub(crate) struct Slice {
     /// Trace again without the threads and segments that cannot have contributed
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     reduce: Reduce,
+    /// Stop after this much time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
     /// Trace by single-stepping: slow, for comparison
     #[arg(long, hide = true)]
     step: bool,
@@ -166,6 +171,7 @@ pub(crate) fn failure(
         all: false,
         max_trace: MAX_MIB,
         reduce: Reduce::Auto,
+        time: None,
         step: false,
         dump: false,
         json: false,
@@ -181,7 +187,19 @@ impl Slice {
     pub(crate) fn run(self) -> Result<Verdict> {
         let recorded = traces::load(&self.trace)?;
         let interrupt = explore::interrupt()?;
-        match self.of(&recorded, &interrupt) {
+        let sliced = match self.time {
+            None => self.of(&recorded, &interrupt),
+            Some(time) => match within(time, &interrupt, |stop| self.of(&recorded, stop)) {
+                TimedResult::Done(sliced) => sliced,
+                TimedResult::TooLate => {
+                    eprintln!(
+                        "unsnarl: no slice within {time:?} (--time raises it); there is no partial slice"
+                    );
+                    return Ok(Verdict::Undecided);
+                }
+            },
+        };
+        match sliced {
             Ok(SliceOutcome::Text(text)) => {
                 output::print(&text);
                 Ok(Verdict::Fine)
@@ -365,7 +383,11 @@ fn reproduced(recorded: &Trace, trace: &Trace, traced: &InstructionTrace<'_>) ->
     let same_events = recorded.first_difference(trace).is_none();
     match recorded.outcome.kind {
         // These runs ended normally and fail only by the user's criteria or a limit.
-        OutcomeKind::Misuse | OutcomeKind::Race | OutcomeKind::Check | OutcomeKind::Timeout => same_events,
+        OutcomeKind::Misuse
+        | OutcomeKind::Race
+        | OutcomeKind::Check
+        | OutcomeKind::Livelock
+        | OutcomeKind::Undecided(_) => same_events,
         _ => traced.run.divergence().is_none() && recorded.signature() == trace.signature(),
     }
 }

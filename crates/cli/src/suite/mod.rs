@@ -10,7 +10,7 @@ mod summary;
 pub(crate) use binaries::describe_test_binary;
 
 use crate::{
-    explore::{SearchOptions, SearchReport, interrupt, progress},
+    explore::{SearchOptions, SearchReport, budget::Budget, interrupt, progress},
     options::PointSet,
     output, report, traces,
     verdict::Verdict,
@@ -25,7 +25,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use summary::SuiteReport;
 use unsnarl_exec::{Error, Executor, Settings};
@@ -33,6 +33,9 @@ use unsnarl_model::{Policy, Program};
 
 /// Runs of a test with one thread: its schedule is always the same, only its random numbers differ.
 const RUNS_OF_ONE_THREAD: u64 = 10;
+
+/// The time for a test if neither a time nor a number of runs was given.
+const TIME_OF_A_TEST: Duration = Duration::from_secs(10);
 
 /// Result of a test.
 enum TestOutcome {
@@ -121,16 +124,20 @@ impl Suite<'_> {
     }
 
     fn explored(&mut self, binary: &TestBinary, test: &Test, name: &str) -> Result<TestOutcome> {
-        let bar = progress(self.options.runs, self.options.run.json);
+        let default = self.options.runs.is_none().then_some(TIME_OF_A_TEST);
+        let budget = Budget::begin(self.options.runs, self.options.time.or(default));
+        let bar = progress(&budget, self.options.run.json);
         bar.set_prefix(format!("{name} "));
         let program = test.program(binary);
-        let one_thread = match self.threads(&program) {
+        let one_thread = match self.threads(&program, &budget) {
             Ok(threads) => threads <= 1 + test.harness_threads(),
             Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => false,
             Err(error) => return Ok(TestOutcome::NotExplorable(error)),
         };
         let limited = one_thread.then(|| self.options.for_one_thread(RUNS_OF_ONE_THREAD));
-        let search = match limited.as_ref().unwrap_or(self.options).explore(program, &self.interrupt, &bar) {
+        let options = limited.as_ref().unwrap_or(self.options);
+        let budget = Budget { runs: options.runs, ..budget };
+        let search = match options.explore(program, budget, &self.interrupt, &bar) {
             Ok(search) => Box::new(search),
             Err(error) => return Ok(TestOutcome::NotExplorable(error)),
         };
@@ -144,9 +151,13 @@ impl Suite<'_> {
     }
 
     /// Returns the number of threads of the program, from one run.
-    fn threads(&self, program: &Program) -> Result<usize> {
+    fn threads(&self, program: &Program, budget: &Budget) -> Result<usize> {
         unsnarl_exec::check(program.path.as_ref())?;
-        let settings = Settings { interrupt: Some(self.interrupt.clone()), ..self.options.run.settings() };
+        let settings = Settings {
+            interrupt: Some(self.interrupt.clone()),
+            until: budget.until,
+            ..self.options.run.settings()
+        };
         let plan = self.options.run.plan(&PointSet::Sync, program, Policy::Fair, 0)?;
         Ok(Executor::new(program.clone(), settings)?.run(&plan)?.trace().threads.len())
     }

@@ -12,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use unsnarl_exec::Settings;
 use unsnarl_report::{Case, CaseResult};
 
 /// Returns the heading of a binary's tests.
@@ -42,8 +41,7 @@ impl TestReport {
         let TestOutcome::Explored { search, traces, .. } = &self.outcome else { return String::new() };
         let mut text = String::new();
         for (failure, path) in search.failures.0.iter().zip(traces) {
-            let (outcome, commands) =
-                (output::outcome(&failure.trace), failure.commands(path, Settings::default()));
+            let (outcome, commands) = (output::outcome(&failure.trace), failure.commands(path));
             let _ = write!(text, "\n---- {} ----\n{outcome}\n{commands}", self.name);
             if self.is_selectable {
                 let _ = writeln!(text, "again    {}", rerun_command(std::env::args().skip(1), &self.name));
@@ -71,6 +69,9 @@ impl TestReport {
         match &self.outcome {
             TestOutcome::Explored { search, .. } if !search.failures.0.is_empty() => "failed",
             TestOutcome::Explored { search, .. } if search.interrupted => "interrupted",
+            TestOutcome::Explored { search, .. } if matches!(search.verdict(), Verdict::Undecided) => {
+                "undecided"
+            }
             TestOutcome::Explored { .. } => "ok",
             TestOutcome::Ignored => "ignored",
             TestOutcome::NotExplorable(_) => "not explored",
@@ -87,6 +88,9 @@ fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) ->
     let runs = schedules(search.runs);
     match search.failures.0.len() {
         0 if search.interrupted => format!("interrupted ({runs})"),
+        0 if matches!(search.verdict(), Verdict::Undecided) => {
+            format!("undecided ({runs})\n{}", search.undecided_text().trim_end())
+        }
         0 => {
             let thread_note = if one_thread { ", one thread" } else { "" };
             let warned = match (search.warned, search.misused) {
@@ -94,9 +98,20 @@ fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) ->
                 (warned, 0) => format!(", warnings in {warned}"),
                 (warned, _) => format!(", warnings in {warned}: --fail-on misuse"),
             };
-            format!("ok ({runs}{thread_note}{warned})")
+            let undecided = match search.undecided {
+                0 => String::new(),
+                undecided => format!(", {undecided} undecided"),
+            };
+            let unreproduced = match search.unreproduced.runs() {
+                0 => String::new(),
+                runs => format!(", {runs} failed but did not reproduce"),
+            };
+            format!("ok ({runs}{thread_note}{warned}{undecided}{unreproduced})")
         }
-        _ if !options.keep_going => format!("FAILED (run {} of {})", search.runs, options.runs),
+        _ if !options.keep_going => match options.runs {
+            Some(most) => format!("FAILED (run {} of {most})", search.runs),
+            None => format!("FAILED (run {})", search.runs),
+        },
         1 => format!("FAILED (1 failure in {runs})"),
         failures => format!("FAILED ({failures} failures in {runs})"),
     }
@@ -159,6 +174,8 @@ impl SuiteReport {
             Verdict::Interrupted
         } else if self.count("not explored") > 0 {
             Verdict::Unusable
+        } else if self.count("undecided") > 0 && self.count("ok") == 0 {
+            Verdict::Undecided
         } else {
             Verdict::Fine
         }
@@ -172,6 +189,7 @@ impl SuiteReport {
             Verdict::Failure => "FAILED",
             Verdict::Fine => "ok",
             Verdict::Interrupted => "interrupted",
+            Verdict::Undecided => "undecided",
             _ => "not all explored",
         };
         let mut text = format!(
@@ -180,7 +198,7 @@ impl SuiteReport {
             self.count("failed"),
             self.count("ignored"),
         );
-        for rare in ["not explored", "interrupted"] {
+        for rare in ["undecided", "not explored", "interrupted"] {
             if self.count(rare) > 0 {
                 let _ = write!(text, "; {} {rare}", self.count(rare));
             }
@@ -211,7 +229,7 @@ impl SuiteReport {
     pub(super) fn json(&self) -> Value {
         json!({
             "found": self.count("failed") > 0, "passed": self.count("ok"), "failed": self.count("failed"),
-            "ignored": self.count("ignored"), "not_explored": self.count("not explored"),
+            "ignored": self.count("ignored"), "undecided": self.count("undecided"), "not_explored": self.count("not explored"),
             "interrupted": self.interrupted, "runs": self.runs(), "elapsed_s": self.elapsed.as_secs_f64(),
             "tests": self.tested.iter().map(TestReport::json).collect::<Vec<_>>(),
         })

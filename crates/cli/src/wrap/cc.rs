@@ -6,7 +6,7 @@
 //! `-fsanitize=thread`, and so does not link libtsan. clang has no specs files, but it has `-fno-sanitize-link-runtime`
 //! and can ignore arguments that it does not need.
 
-use super::{ACCESSES, ALLOCATIONS, RUNTIME, run};
+use super::{ACCESSES, ALLOCATIONS, RUNTIME, allocations::Defined, run};
 use crate::verdict::{UnusableError, UsageError};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
@@ -54,13 +54,15 @@ impl Language {
 /// Prints nothing of its own if the compiler succeeds.
 pub(crate) fn cc(language: Language, args: &[OsString], runtime_dir: &Path) -> Result<i32> {
     let compiler = Compiler::find(language)?;
+    let defined = Defined::with(language == Language::Cxx, args);
+    defined.keep_object(&compiler.words, runtime_dir)?;
     let args = match compiler.family {
         Family::Gcc { major } => {
-            let specs = runtime_dir.join(format!("gcc-{major}.specs"));
-            keep_file(&specs, &gcc_specs(major, runtime_dir)?)?;
+            let specs = runtime_dir.join(format!("gcc-{major}-{}.specs", defined.name()));
+            keep_file(&specs, &gcc_specs(major, runtime_dir, defined)?)?;
             gcc_args(args, &specs)
         }
-        Family::Clang => clang_args(args, runtime_dir)?,
+        Family::Clang => clang_args(args, runtime_dir, defined)?,
     };
     let mut command = Command::new(&compiler.words[0]);
     // The directory of `unsnarl.h` comes after all other include directories.
@@ -155,7 +157,7 @@ fn gcc_args(args: &[OsString], specs: &Path) -> Vec<OsString> {
 }
 
 /// Returns the specs file with the flags that gcc's driver adds.
-fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
+fn gcc_specs(major: u32, runtime_dir: &Path, defined: Defined) -> Result<Vec<u8>> {
     let mut compile = String::from("-fsanitize=thread -U__SANITIZE_THREAD__");
     if major >= 11 {
         // Fences are modelled, contrary to gcc's warning about TSan; and stacks come from unwinding.
@@ -168,6 +170,7 @@ fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
     }
     let wraps: Vec<String> = wrapped().map(|symbol| format!("--wrap={symbol}")).collect();
     let wraps = wraps.join(" ");
+    let object = defined.object();
 
     // The directory has its own spec because a brace cannot be quoted inside braces.
     let mut specs = b"*unsnarl_dir:\n".to_vec();
@@ -176,7 +179,8 @@ fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
         specs,
         "\n\n\
          *cc1_options:\n+ {compile}{refusals}\n\n\
-         *link:\n+ %{{static|static-pie:%eunsnarl: {STATIC_REFUSED}}}\n\n\
+         *link:\n+ %{{static|static-pie:%eunsnarl: {STATIC_REFUSED}}} \
+         %{{!r:%{{!nostdlib:%{{!nodefaultlibs:%(unsnarl_dir)/{object}}}}}}}\n\n\
          %rename lib unsnarl_lib\n\n\
          *lib:\n%{{!static:%{{!static-pie:-L%(unsnarl_dir) -rpath %(unsnarl_dir) {wraps} \
          --push-state --no-as-needed -l{RUNTIME} --pop-state}}}} %(unsnarl_lib)\n\n"
@@ -206,7 +210,7 @@ fn quote_for_specs(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Returns clang's command line.
-fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
+fn clang_args(args: &[OsString], runtime_dir: &Path, defined: Defined) -> Result<Vec<OsString>> {
     if let Some(sanitizer) = refused_sanitizer(args) {
         bail!(UsageError(sanitizer_refused(sanitizer)));
     }
@@ -221,6 +225,10 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
         "-tsan-instrument-read-before-write=1",
     ];
     let mut all: Vec<OsString> = before.map(OsString::from).into();
+    let has_library = !args.iter().any(|arg| arg == "-nostdlib" || arg == "-nodefaultlibs");
+    if links(args) && has_library {
+        all.push(runtime_dir.join(defined.object()).into());
+    }
     all.extend_from_slice(args);
     all.push("-fsanitize=thread".into());
     all.push("-U__SANITIZE_THREAD__".into());
@@ -354,7 +362,8 @@ mod tests {
 
     #[test]
     fn specs_instrument_compilations_and_link_runtime_last() {
-        let specs = String::from_utf8(gcc_specs(12, Path::new("/a {dir}; 100%")).unwrap()).unwrap();
+        let specs =
+            String::from_utf8(gcc_specs(12, Path::new("/a {dir}; 100%"), Defined::C).unwrap()).unwrap();
         assert!(specs.starts_with("*unsnarl_dir:\n/a\\ \\{dir\\}\\;\\ 100\\%\n\n"), "{specs}");
         assert!(
             specs.contains("+ -fsanitize=thread -U__SANITIZE_THREAD__ -Wno-tsan --param tsan"),
@@ -364,14 +373,17 @@ mod tests {
             specs.contains("--wrap=_ZdaPvm --push-state --no-as-needed -lunsnarl_rt --pop-state"),
             "{specs}"
         );
-        assert!(!String::from_utf8(gcc_specs(10, Path::new("/rt")).unwrap()).unwrap().contains("--param"));
-        assert!(gcc_specs(12, Path::new("/a\nb")).is_err());
+        assert!(specs.contains("%(unsnarl_dir)/allocations-c-"), "{specs}");
+        let older = gcc_specs(10, Path::new("/rt"), Defined::C).unwrap();
+        assert!(!String::from_utf8(older).unwrap().contains("--param"));
+        assert!(gcc_specs(12, Path::new("/a\nb"), Defined::C).is_err());
     }
 
     #[test]
     fn clang_adds_runtime_only_when_linking() {
-        let linked =
-            |args: &[&str]| clang_args(&os(args), Path::new("/rt")).unwrap().contains(&"-lunsnarl_rt".into());
+        let linked = |args: &[&str]| {
+            clang_args(&os(args), Path::new("/rt"), Defined::C).unwrap().contains(&"-lunsnarl_rt".into())
+        };
         assert!(linked(&["a.c", "b.o", "-o", "a"]));
         assert!(linked(&["-shared", "@objects"]));
         assert!(linked(&["-x", "c", "-"]));
@@ -384,7 +396,8 @@ mod tests {
 
     #[test]
     fn clang_rejects_unsupported_sanitizers() {
-        let refused = |args: &[&str]| clang_args(&os(args), Path::new("/rt")).map_err(|e| e.to_string());
+        let refused =
+            |args: &[&str]| clang_args(&os(args), Path::new("/rt"), Defined::C).map_err(|e| e.to_string());
         assert!(refused(&["-static", "a.o"]).unwrap_err().contains("link it dynamically"));
         assert!(refused(&["-static", "-c", "a.c"]).is_ok());
         assert!(

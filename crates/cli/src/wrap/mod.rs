@@ -4,6 +4,7 @@
 //! All of them use the compilers' stock thread-sanitizer instrumentation, and link `libunsnarl_rt.so` in place of the
 //! sanitizer's own runtime. The built programs also run outside unsnarl; the runtime then does nothing.
 
+mod allocations;
 pub(crate) mod cargo;
 mod cc;
 

@@ -187,7 +187,7 @@ fn no_process_is_left_behind_without_kill() {
         let mut command = place.command(UNSNARL, &["record", "--timeout", "1", "--", "./never_ends"]);
         denied(deny(error, &[libc::SYS_kill])).apply(&mut command);
         let output = command.output().expect("unsnarl runs");
-        assert_eq!(output.status.code(), Some(100), "{}", common::printed(&output));
+        assert_eq!(output.status.code(), Some(104), "{}", common::printed(&output));
         let processes = fs::read_dir("/proc").expect("/proc is mounted").flatten();
         let left = processes.filter(|process| {
             let executable = fs::read_link(process.path().join("exe"));

@@ -64,7 +64,11 @@ fn arguments(command: &str, environment: &Environment, shared: &Place) -> Vec<St
     let (program, good, bad) =
         (path(name.into()), path(format!("{name}-good.snarl")), path(format!("{name}-bad.snarl")));
     match command {
-        RECORD | EXPLORE | HUNT => vec![command.into(), "--".into(), program],
+        RECORD => vec![command.into(), "--".into(), program],
+        // If an environment hides the failure, the search ends after these runs.
+        EXPLORE | HUNT => {
+            [command, "--runs", "1000", "--"].map(String::from).into_iter().chain([program]).collect()
+        }
         PREDICT => vec![command.into(), "--confirm".into(), good],
         DOCTOR => vec![command.into()],
         _ => vec![command.into(), bad],

@@ -2,24 +2,93 @@
 //! event, both must agree on which threads could run. The state that the checker of predictions keeps, which is a third
 //! model, must accept the same events. At the end, threads that are blocked by the runtime must be blocked by the machine.
 
+use std::collections::BTreeMap;
 use unsnarl_model::{EnabledThreads, Event, Op, OutcomeKind, ThreadIx, Trace};
 use unsnarl_predict::CheckedState;
 use unsnarl_semantics::{Contradiction, Enabled, Machine, OpResult, Operation, Step, ThreadOp};
 
 /// The number of comparisons.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
     /// Threads for which both said the same.
-    pub(crate) same: u64,
-    /// Threads about which events say nothing: see [`is_unknown`].
-    pub(crate) unknown: u64,
+    same: u64,
+    /// Threads about which the events say nothing, by the reason.
+    unknown: BTreeMap<Uncertainty, u64>,
 }
 
-/// Returns whether events do not show if this operation could be executed: it depends on descriptors, children or
-/// signals, which the kernel or another process decides about, or on a cancellation.
-fn is_unknown(step: &Step) -> bool {
-    matches!(step.operation, Operation::Descriptor(_) | Operation::Signal(_))
-        || matches!(step.result, OpResult::Cancelled | OpResult::Interrupted)
+/// The reasons why events may not show if an operation could be executed. There are no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Uncertainty {
+    /// The kernel or another process decides: an operation on a descriptor, a child or a signal.
+    Environment,
+    /// The operation was cancelled or interrupted, at any time.
+    Abandoned,
+    /// The operation failed: at once, or after it waited.
+    Failed,
+    /// The thread may take a signal that was sent to the process.
+    ProcessSignal,
+    /// A pending wake-up of a futex can be taken by several waiters.
+    FutexWakeUp,
+    /// The routine of a once control may end by an exception.
+    OnceRoutine,
+    /// The lock's holder has ended, or the lock's memory was freed.
+    LockOfNobody,
+    /// The initial count of a semaphore or barrier is not in the events.
+    InitialCount,
+}
+
+impl Uncertainty {
+    /// Returns the reason for an operation that depends on more than events.
+    fn of(step: &Step) -> Option<Self> {
+        match (step.operation, step.result) {
+            (Operation::Descriptor(_) | Operation::Signal(_), _) => Some(Self::Environment),
+            (Operation::Thread(ThreadOp::Cancelled), _) => Some(Self::Abandoned),
+            (_, OpResult::Cancelled | OpResult::Interrupted) => Some(Self::Abandoned),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason for the answer [`Enabled::Unknown`] of the machine.
+    fn of_machine(step: &Step) -> Option<Self> {
+        match step.operation {
+            Operation::Futex(_) => Some(Self::FutexWakeUp),
+            Operation::Once(_) => Some(Self::OnceRoutine),
+            _ if step.result == OpResult::Failed => Some(Self::Failed),
+            Operation::Mutex(_) | Operation::RwLock(_) | Operation::Cond(_) => Some(Self::LockOfNobody),
+            Operation::Semaphore(_) | Operation::Barrier(_) => Some(Self::InitialCount),
+            _ => None,
+        }
+    }
+
+    /// Returns how many percent of a program's answers may be unknown for this reason. A program that often waits for
+    /// the environment, is cancelled or fails on purpose has no limit.
+    const fn max_percent(self) -> u64 {
+        match self {
+            Self::Environment | Self::Abandoned | Self::Failed | Self::ProcessSignal => 100,
+            Self::FutexWakeUp | Self::InitialCount => 2,
+            Self::LockOfNobody => 4,
+            Self::OnceRoutine => 15,
+        }
+    }
+}
+
+impl Compared {
+    /// Adds the comparisons of another trace of the same program.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.same += other.same;
+        for (&reason, count) in &other.unknown {
+            *self.unknown.entry(reason).or_default() += count;
+        }
+    }
+
+    /// Checks that no more answers were unknown than the reasons allow.
+    pub(crate) fn check_unknown(&self) -> Result<(), String> {
+        let all = self.same + self.unknown.values().sum::<u64>();
+        match self.unknown.iter().find(|&(reason, count)| count * 100 > all * reason.max_percent()) {
+            Some((reason, _)) => Err(format!("too many answers are unknown because of {reason:?}: {self:?}")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Returns whether the running thread was the only choice because it is in an undivided region. `step` is its next one.
@@ -30,7 +99,8 @@ fn is_sole_runner(machine: &Machine, step: &Step, choices: EnabledThreads) -> Re
         return Ok(false);
     }
     let is_alone = choices.can_run == bit && choices.yields == 0;
-    let must_be = machine.enabled(step) == Enabled::Yes && !is_unknown(step) && choices.yields & bit == 0;
+    let is_enabled = machine.enabled(step) == Enabled::Yes && Uncertainty::of(step).is_none();
+    let must_be = is_enabled && choices.yields & bit == 0;
     if must_be && !is_alone {
         return Err(format!("others than {:?} could run: {:#b}", step.thread, choices.can_run));
     }
@@ -44,20 +114,33 @@ fn may_be_try(step: &Step) -> bool {
     is_join && step.result != OpResult::TimedOut
 }
 
-/// Returns whether the runtime agrees with the machine about a thread's next operation; `None` if the events do not
-/// show it.
-fn agree(machine: &Machine, step: &Step, choices: EnabledThreads, takes_signals: bool) -> Option<bool> {
+/// The comparison of the runtime's answer with the machine's.
+enum Answer {
+    Same,
+    Different,
+    Unknown(Uncertainty),
+}
+
+/// Compares what the runtime and the machine say about a thread's next operation.
+fn answer(machine: &Machine, step: &Step, choices: EnabledThreads, takes_signals: bool) -> Answer {
     let bit = 1 << step.thread.index();
     let (runs, by_time) = (choices.can_run & bit != 0, choices.yields & bit != 0);
-    match machine.enabled(step) {
-        _ if is_unknown(step) => None,
-        Enabled::Yes => Some(runs),
-        Enabled::IfTimePasses => Some(runs && (by_time || may_be_try(step))),
-        // Any thread may take a signal that was sent to the process.
-        Enabled::No { .. } if runs && takes_signals => None,
-        Enabled::No { .. } => Some(!runs),
-        Enabled::Unknown => None,
+    if let Some(reason) = Uncertainty::of(step) {
+        return Answer::Unknown(reason);
     }
+    let is_same = match machine.enabled(step) {
+        Enabled::Yes => runs,
+        // The rule for time-outs may withhold it.
+        Enabled::IfTimePasses => !runs || by_time || may_be_try(step),
+        // Any thread may take a signal that was sent to the process.
+        Enabled::No { .. } if runs && takes_signals => return Answer::Unknown(Uncertainty::ProcessSignal),
+        Enabled::No { .. } => !runs,
+        Enabled::Unknown => match Uncertainty::of_machine(step) {
+            Some(reason) => return Answer::Unknown(reason),
+            None => false,
+        },
+    };
+    if is_same { Answer::Same } else { Answer::Different }
 }
 
 /// Compares the threads that could run by the runtime with those that could run by the events.
@@ -82,15 +165,15 @@ pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compa
             None => false,
         };
         for (number, step) in next.iter().take(64).filter_map(pending) {
-            let agree = if sole_runner && step.thread != running {
-                Some(true)
+            let answer = if sole_runner && step.thread != running {
+                Answer::Same
             } else {
-                agree(&machine, &step, choices, takes_signals)
+                answer(&machine, &step, choices, takes_signals)
             };
-            match agree {
-                Some(true) => compared.same += 1,
-                None => compared.unknown += 1,
-                Some(false) => {
+            match answer {
+                Answer::Same => compared.same += 1,
+                Answer::Unknown(reason) => *compared.unknown.entry(reason).or_default() += 1,
+                Answer::Different => {
                     let runs = choices.can_run & 1 << step.thread.index() != 0;
                     return Err(context(format!(
                         "thread {} {}: {:?} for event {number} ({:?})",

@@ -1,6 +1,7 @@
 //! The `.expect` file beside a program; its keys are described in `programs/README.md`.
 
 use std::{collections::BTreeMap, path::Path};
+use unsnarl_model::Timeouts;
 
 /// The schedules that give the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +27,24 @@ pub(crate) struct Expectation {
     pub(crate) stdin: String,
     pub(crate) misuse: Vec<String>,
     pub(crate) instrument: bool,
+    /// The number of random schedules, for programs with very long runs.
+    pub(crate) seeds: Option<u64>,
     /// The search starts at the program's checkpoint.
     pub(crate) from_checkpoint: bool,
     pub(crate) flags: Vec<String>,
+    pub(crate) timeouts: Timeouts,
 }
 
 impl Expectation {
+    /// Returns the value of `--timeouts`.
+    pub(crate) const fn timeouts_name(&self) -> &'static str {
+        match self.timeouts {
+            Timeouts::Eager => "eager",
+            Timeouts::Fair => "fair",
+            Timeouts::Late => "late",
+        }
+    }
+
     pub(crate) fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let mut keys: BTreeMap<&str, &str> = text
@@ -57,6 +70,11 @@ impl Expectation {
         };
         let primitives = words(take("primitives"));
         take("native");
+        let timeouts = match take("timeouts").as_deref() {
+            None => Timeouts::Fair,
+            Some("eager") => Timeouts::Eager,
+            other => panic!("{}: time-outs {other:?}", path.display()),
+        };
         let expectation = Self {
             outcome: take("outcome").expect("`outcome` is always there"),
             correct,
@@ -68,8 +86,10 @@ impl Expectation {
             stdin: unescaped(take("stdin").unwrap_or_default()),
             misuse: words(take("misuse")),
             instrument: take("instrument").expect("`instrument` is always there") == "yes",
+            seeds: take("seeds").map(|seeds| seeds.parse().expect("`seeds` is a number")),
             from_checkpoint: primitives.iter().any(|primitive| primitive == "hint-checkpoint"),
             flags: words(take("flags")),
+            timeouts,
         };
         assert!(keys.is_empty(), "{}: unknown keys {keys:?}", path.display());
         expectation

@@ -68,7 +68,7 @@ fn main() {
                 "exception",
                 "panic",
                 "livelock",
-                "timeout",
+                "undecided",
             ];
             let cases = cases();
             let missing =

@@ -13,7 +13,7 @@ const SEEDS: u64 = 3;
 /// Runs some plans on both, with each way of starting a run.
 pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String> {
     // Runs that end by the time limit are slow: once is enough.
-    let cut_off = expected.outcome == "timeout";
+    let cut_off = expected.outcome == "undecided";
     // A livelock is one after fewer than a million events too.
     let limits =
         RunLimits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..RunLimits::default() };
@@ -25,7 +25,8 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     for seed in 0..if cut_off { 1 } else { SEEDS } {
         let tail = if seed == 0 { Policy::Fair } else { Policy::Random };
         let from_checkpoint = expected.from_checkpoint;
-        let plan = Plan { tail, seed, limits, conflicts: !cut_off, from_checkpoint, ..Plan::default() };
+        let (conflicts, timeouts) = (!cut_off, expected.timeouts);
+        let plan = Plan { tail, seed, limits, conflicts, from_checkpoint, timeouts, ..Plan::default() };
         let by_fibers = run(&mut fibers, &plan)?;
         // A run that ends by the time limit has another number of events each time, but the same schedule.
         let plan = if cut_off { by_fibers.replay_plan() } else { plan };

@@ -276,6 +276,50 @@ fn page_follows_colour_scheme_and_handles_keys() {
 }
 
 #[test]
+fn long_texts_are_cut_where_the_space_ends() {
+    let place = Place::new("wide");
+    let name = "counter_of_all_the_requests_that_were_ever_answered_by_any_of_the_workers_".repeat(3);
+    let source = r"
+#include <pthread.h>
+#include <stdlib.h>
+static int NAME;
+static void *visit(void *a) { NAME++; return a; }
+int main(void) {
+  pthread_t t[2];
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, visit, 0);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+  if (NAME == 2) abort();
+}
+";
+    let file = "a_file_whose_name_is_longer_than_its_column.c";
+    place.write(file, source.replace("NAME", &name));
+    place.unsnarl(0, &["cc", "-O0", "-g", "-pthread", "-o", "wide", file]);
+    place.unsnarl(100, &["record", "-o", "bug.snarl", "--", "./wide"]);
+    place.unsnarl(0, &["report", "bug.snarl", "--html", "page.html"]);
+    let script = r"
+        const box = (element) => element.getBoundingClientRect();
+        const lines = all('.event').map((row) => [row.querySelector('.operation span'), row.querySelector('.where')]);
+        const space = box(document.querySelector('.space'));
+        return {
+          cut: lines.filter(([words]) => words.scrollWidth > words.clientWidth).length,
+          covered: lines.filter(([words, where]) => where && box(words).right > box(where).left).length,
+          outside: all('.row .cut').filter((part) => box(part).right > space.right || box(part).left < space.left).length,
+          complete: all('.event').every((row) => row.title.includes(row.querySelector('.operation').textContent)),
+          scrolls: [document.documentElement, document.querySelector('aside')].some((box) => box.scrollWidth > box.clientWidth),
+        };";
+    let mut browser = Browser::open(&place);
+    for size in [PHONE, DESK] {
+        browser.visit(&place, "page.html", size, "light");
+        let seen = browser.run(&format!("{WORDS}{script}"));
+        // Each of two threads reads and writes the counter.
+        assert_eq!(seen["cut"], 4, "{seen}");
+        assert_eq!((&seen["covered"], &seen["outside"]), (&json!(0), &json!(0)), "{seen}");
+        assert_eq!((&seen["complete"], &seen["scrolls"]), (&json!(true), &json!(false)), "{seen}");
+    }
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
 fn long_traces_render_one_screen_at_a_time() {
     let place = Place::new("many");
     let source = r"

@@ -8,7 +8,10 @@ use crate::{
     snapshot::{self, Snapshot},
     streams::contents,
 };
-use std::{io::Seek, time::Duration};
+use std::{
+    io::Seek,
+    time::{Duration, Instant},
+};
 use unsnarl_model::{Op, Plan};
 use unsnarl_wire::PLAN_RESERVE;
 
@@ -48,11 +51,13 @@ impl Executor {
         self.memory.prepare(&snapshot::remaining_points(&first, resumed), mode, &self.program.path)?;
         self.is_silent = false;
         self.reset_streams(from_root.then_some(0))?;
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let timeout =
+            Duration::from_millis(plan.limits.millis).min(self.settings.until.map_or(Duration::MAX, left));
         let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
         };
         let service = if from_root { snapshots[0].server_process.service() } else { server.service() };
-        let timeout = Duration::from_millis(plan.limits.millis);
         let started = match SnapshotProcess::start(service, (number, channel), timeout) {
             Err(Error::NotServing) if from_root => {
                 self.discard_snapshot(0);

@@ -1,4 +1,4 @@
-//! How programs get the same addresses in every run.
+//! The same addresses for programs in every run.
 
 use std::sync::OnceLock;
 

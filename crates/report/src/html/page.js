@@ -3,6 +3,8 @@ const data = JSON.parse(document.getElementById('data').textContent);
 const ROW = 24;
 // A lane: a rail with the thread's line and its held locks, its operations, and room for arrows.
 const RAIL = 18, ROOM = 12, NUMBER = 44, WHERE = 170;
+// The free space at the sides of an operation's text and at the ends of a switch's arrow.
+const PADDING = 7, END = 16;
 const LOCKS = ['#2f81f7', '#2da44e', '#d4a72c', '#e16f24', '#bf3989', '#1b9aaa', '#8d6e63', '#5c6bc0'];
 
 const make = (tag, className, text) => {
@@ -73,6 +75,7 @@ class Run {
     this.headers.setAttribute('role', 'presentation');
     lanes.forEach((lane) => {
       const head = make('div', '', lane.title);
+      head.title = [lane.title, lane.function].filter(Boolean).join(' · ');
       head.append(make('small', '', lane.function || '\u00a0'));
       this.headers.append(head);
     });
@@ -109,9 +112,8 @@ class Run {
     this.number = number;
     this.where = room >= number + lanes * 150 + WHERE;
     this.lane = Math.max(least, (room - number - (this.where ? WHERE : 0)) / lanes);
-    const width = `${Math.max(room, number + lanes * this.lane)}px`;
-    this.space.style.width = width;
-    this.headers.style.width = width;
+    this.width = Math.max(room, number + lanes * this.lane);
+    this.space.style.width = this.headers.style.width = `${this.width}px`;
     [...this.headers.children].forEach((head, lane) => {
       head.style.left = `${this.x(lane) + RAIL}px`;
       head.style.width = `${this.lane - RAIL - ROOM}px`;
@@ -195,13 +197,17 @@ class Run {
     return row;
   }
 
-  /** What is done in a lane. */
+  /** What is done in a lane. A long text goes on over the lanes at its right, which are empty in this row. */
   operation(lane, text, where) {
-    const operation = make('div', 'operation', text);
-    operation.style.cssText = `left:${this.x(lane) + RAIL}px;width:${this.lane - RAIL - ROOM}px`;
+    const operation = make('div', 'operation'), left = this.x(lane) + RAIL;
+    const words = make('span', 'cut', text);
+    words.style.width = `${this.width - (this.where ? WHERE : 0) - left - 2 * PADDING}px`;
+    operation.append(words);
+    operation.style.cssText = `left:${left}px;width:${this.lane - RAIL - ROOM}px`;
     if (!this.where) return [operation];
-    const place = make('div', 'where', where);
+    const place = make('div', 'where cut');
     place.style.maxWidth = `${WHERE - 20}px`;
+    place.append(make('bdi', '', where));
     return [operation, place];
   }
 
@@ -247,8 +253,10 @@ class Run {
     const row = make('div', 'row switch');
     row.setAttribute('aria-hidden', 'true');
     const arrow = make('div', `arrow ${to > from ? 'right' : 'left'}${preempts ? ' preempts' : ''}`);
-    arrow.append(make('span', '', this.trace.texts[why]));
     const [left, right] = [Math.min(from, to), Math.max(from, to)].map((lane) => this.x(lane) + RAIL - 4);
+    const reason = make('span', 'cut', this.trace.texts[why]);
+    reason.style.width = `${(to > from ? this.width - left : right) - 2 * END}px`;
+    arrow.append(reason);
     arrow.style.cssText = `left:${left}px;width:${right - left}px`;
     row.append(arrow);
     return row;

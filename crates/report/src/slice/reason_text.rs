@@ -82,7 +82,7 @@ impl ReasonWriter<'_, '_> {
         match outcome.kind {
             OutcomeKind::Deadlock if is_wait => BLOCKS,
             OutcomeKind::Deadlock => HOLDS,
-            OutcomeKind::Livelock | OutcomeKind::Timeout if is_place => STOPPED,
+            OutcomeKind::Livelock | OutcomeKind::Undecided(_) if is_place => STOPPED,
             _ if is_place => FAILS,
             _ => EXPLAINED,
         }

@@ -4,8 +4,7 @@
 
 use std::collections::HashMap;
 use unsnarl_model::{
-    Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace,
+    Event, Flags, Module, ModuleIx, Op, Order, Program, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
 };
 use unsnarl_report::Names;
 use unsnarl_symbols::Frame;
@@ -78,19 +77,8 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
     Trace {
         program: Program { cwd: "/home/me/work".to_owned(), ..Program::default() },
         modules: vec![Module { path: "/home/me/work/program".to_owned(), ..Module::default() }],
-        plan: Plan::default(),
         threads: (0..threads).map(thread).collect(),
-        sites: Vec::new(),
-        events: Vec::new(),
-        outcome: Outcome::exit(0),
-        warnings: Vec::new(),
-        program_warnings: Vec::new(),
-        native: false,
-        races: Vec::new(),
-        callers: Vec::new(),
-        counterfactuals: Vec::new(),
-        names: Vec::new(),
-        output: Output::default(),
+        ..Trace::default()
     }
 }
 

@@ -4,15 +4,19 @@
 
 use crate::{
     access,
-    atomic::exported,
-    real::real,
+    real::{Real, real},
     state::{Runtime, State},
 };
-use core::ffi::c_void;
+use core::{
+    ffi::{CStr, c_void},
+    sync::atomic::{AtomicBool, Ordering},
+};
 use unsnarl_model::{Flags, Op, Order};
 use unsnarl_race::Access;
 
 type Block = *mut c_void;
+type Realloc = unsafe extern "C-unwind" fn(Block, usize) -> Block;
+type PosixMemalign = unsafe extern "C-unwind" fn(*mut Block, usize, usize) -> i32;
 
 real! {
     fn malloc(size: usize) -> Block;
@@ -23,12 +27,84 @@ real! {
     fn memalign(alignment: usize, size: usize) -> Block;
     fn posix_memalign(place: *mut Block, alignment: usize, size: usize) -> i32;
     fn malloc_usable_size(block: Block) -> usize;
-    fn _Znwm(size: usize) -> Block;
-    fn _Znam(size: usize) -> Block;
-    fn _ZdlPv(block: Block);
-    fn _ZdaPv(block: Block);
-    fn _ZdlPvm(block: Block, size: usize);
-    fn _ZdaPvm(block: Block, size: usize);
+}
+
+/// Declares a function of the C++ library: `fn name(args) = substitute`, which is called if the program does not
+/// have that library.
+macro_rules! cxx {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? = $substitute:expr;)*) => {
+        $(
+            #[allow(non_snake_case, reason = "the C++ function's name")]
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $ret)? {
+                static REAL: Real = Real::new(
+                    // SAFETY: a literal with a zero appended.
+                    unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
+                static IS_MISSING: AtomicBool = AtomicBool::new(false);
+                type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $ret)?;
+                if !IS_MISSING.load(Ordering::Relaxed) {
+                    if let Some(found) = REAL.find() {
+                        // SAFETY: the symbol is the function declared by the same name and signature, and the
+                        // arguments are passed on as received.
+                        return unsafe { core::mem::transmute::<*mut c_void, Function>(found)($($arg),*) };
+                    }
+                    IS_MISSING.store(true, Ordering::Relaxed);
+                }
+                // SAFETY: as above.
+                unsafe { $substitute }
+            }
+        )*
+    };
+}
+
+cxx! {
+    fn _Znwm(size: usize) -> Block = allocate(size);
+    fn _Znam(size: usize) -> Block = allocate(size);
+    fn _ZdlPv(block: Block) = free(block);
+    fn _ZdaPv(block: Block) = free(block);
+    fn _ZdlPvm(block: Block, _size: usize) = free(block);
+    fn _ZdaPvm(block: Block, _size: usize) = free(block);
+}
+
+/// Allocates for `operator new`. Without the C++ library there is no exception to throw.
+unsafe fn allocate(size: usize) -> Block {
+    // SAFETY: any size can be asked for.
+    let block = unsafe { malloc(size.max(1)) };
+    if block.is_null() {
+        // SAFETY: ends the program.
+        unsafe { libc::abort() }
+    }
+    block
+}
+
+/// Exports the two entries of a wrapper. Its last two parameters are the caller's address and the function that the
+/// program was linked with. The object file that `unsnarl cc` links into programs passes that in r11; programs that were
+/// linked with `--wrap` alone do not have it.
+macro_rules! entries {
+    ($pc:literal $real:literal $function:literal, $handler:path) => {
+        const _: () = {
+            #[unsafe(naked)]
+            #[unsafe(export_name = concat!("__wrap_", $function))]
+            unsafe extern "C" fn redirected() {
+                core::arch::naked_asm!(
+                    concat!("mov ", $pc, ", [rsp]"),
+                    concat!("xor ", $real, ", ", $real),
+                    "jmp {}",
+                    sym $handler
+                )
+            }
+
+            #[unsafe(naked)]
+            #[unsafe(export_name = concat!("unsnarl_", $function))]
+            unsafe extern "C" fn passed_on() {
+                core::arch::naked_asm!(
+                    concat!("mov ", $pc, ", [rsp]"),
+                    concat!("mov ", $real, ", r11"),
+                    "jmp {}",
+                    sym $handler
+                )
+            }
+        };
+    };
 }
 
 /// Returns the run if accesses are observed now.
@@ -58,30 +134,32 @@ impl Runtime {
 
 /// Defines an allocation wrapper: a schedule point, the call and the event.
 macro_rules! allocations {
-    ($($wrapper:literal $register:literal $function:ident($($arg:ident: $type:ty),*), $size:expr;)*) => {
+    ($($name:literal $pc:literal $real:literal $function:ident($($arg:ident: $type:ty),*), $size:expr;)*) => {
         $(const _: () = {
-            unsafe extern "C-unwind" fn wrapper($($arg: $type,)* pc: u64) -> Block {
+            type Function = unsafe extern "C-unwind" fn($($type),*) -> Block;
+            unsafe extern "C-unwind" fn wrapper($($arg: $type,)* pc: u64, real: Option<Function>) -> Block {
+                let function = real.unwrap_or($function);
                 // SAFETY: the program's call, passed on unchanged.
                 unsafe {
-                    let Some(runtime) = observing_run() else { return $function($($arg),*) };
+                    let Some(runtime) = observing_run() else { return function($($arg),*) };
                     runtime.allocate($size, pc, || {
-                        let block = $function($($arg),*);
+                        let block = function($($arg),*);
                         (block, block)
                     })
                 }
             }
-            exported!($register $wrapper, wrapper);
+            entries!($pc $real $name, wrapper);
         };)*
     };
 }
 
 allocations! {
-    "__wrap_malloc" "rsi" malloc(size: usize), size;
-    "__wrap_calloc" "rdx" calloc(count: usize, size: usize), count.saturating_mul(size);
-    "__wrap_aligned_alloc" "rdx" aligned_alloc(alignment: usize, size: usize), size;
-    "__wrap_memalign" "rdx" memalign(alignment: usize, size: usize), size;
-    "__wrap__Znwm" "rsi" _Znwm(size: usize), size;
-    "__wrap__Znam" "rsi" _Znam(size: usize), size;
+    "malloc" "rsi" "rdx" malloc(size: usize), size;
+    "calloc" "rdx" "rcx" calloc(count: usize, size: usize), count.saturating_mul(size);
+    "aligned_alloc" "rdx" "rcx" aligned_alloc(alignment: usize, size: usize), size;
+    "memalign" "rdx" "rcx" memalign(alignment: usize, size: usize), size;
+    "_Znwm" "rsi" "rdx" _Znwm(size: usize), size;
+    "_Znam" "rsi" "rdx" _Znam(size: usize), size;
 }
 
 /// Logs that a block is about to be freed.
@@ -108,30 +186,32 @@ unsafe fn note_free(block: Block, pc: u64) {
 }
 
 macro_rules! note_free {
-    ($($wrapper:literal $register:literal $function:ident(block: Block $(, $arg:ident: $type:ty)*);)*) => {
+    ($($name:literal $pc:literal $real:literal $function:ident(block: Block $(, $arg:ident: $type:ty)*);)*) => {
         $(const _: () = {
-            unsafe extern "C-unwind" fn wrapper(block: Block, $($arg: $type,)* pc: u64) {
+            type Function = unsafe extern "C-unwind" fn(Block $(, $type)*);
+            unsafe extern "C-unwind" fn wrapper(block: Block, $($arg: $type,)* pc: u64, real: Option<Function>) {
                 // SAFETY: the program's call, passed on unchanged.
                 unsafe {
                     note_free(block, pc);
-                    $function(block $(, $arg)*);
+                    real.unwrap_or($function)(block $(, $arg)*);
                 }
             }
-            exported!($register $wrapper, wrapper);
+            entries!($pc $real $name, wrapper);
         };)*
     };
 }
 
 note_free! {
-    "__wrap_free" "rsi" free(block: Block);
-    "__wrap__ZdlPv" "rsi" _ZdlPv(block: Block);
-    "__wrap__ZdaPv" "rsi" _ZdaPv(block: Block);
-    "__wrap__ZdlPvm" "rdx" _ZdlPvm(block: Block, size: usize);
-    "__wrap__ZdaPvm" "rdx" _ZdaPvm(block: Block, size: usize);
+    "free" "rsi" "rdx" free(block: Block);
+    "_ZdlPv" "rsi" "rdx" _ZdlPv(block: Block);
+    "_ZdaPv" "rsi" "rdx" _ZdaPv(block: Block);
+    "_ZdlPvm" "rdx" "rcx" _ZdlPvm(block: Block, size: usize);
+    "_ZdaPvm" "rdx" "rcx" _ZdaPvm(block: Block, size: usize);
 }
 
 /// Frees one block and allocates another, perhaps at the same address.
-unsafe extern "C-unwind" fn reallocate(block: Block, size: usize, pc: u64) -> Block {
+unsafe extern "C-unwind" fn reallocate(block: Block, size: usize, pc: u64, real: Option<Realloc>) -> Block {
+    let realloc = real.unwrap_or(realloc);
     // SAFETY: the program's call, passed on unchanged.
     unsafe {
         let Some(runtime) = observing_run() else { return realloc(block, size) };
@@ -141,14 +221,16 @@ unsafe extern "C-unwind" fn reallocate(block: Block, size: usize, pc: u64) -> Bl
         })
     }
 }
-exported!("rdx" "__wrap_realloc", reallocate);
+entries!("rdx" "rcx" "realloc", reallocate);
 
 unsafe extern "C-unwind" fn allocate_aligned(
     place: *mut Block,
     alignment: usize,
     size: usize,
     pc: u64,
+    real: Option<PosixMemalign>,
 ) -> i32 {
+    let posix_memalign = real.unwrap_or(posix_memalign);
     // SAFETY: the program's call, passed on unchanged.
     unsafe {
         let Some(runtime) = observing_run() else { return posix_memalign(place, alignment, size) };
@@ -158,4 +240,4 @@ unsafe extern "C-unwind" fn allocate_aligned(
         })
     }
 }
-exported!("rcx" "__wrap_posix_memalign", allocate_aligned);
+entries!("rcx" "r8" "posix_memalign", allocate_aligned);

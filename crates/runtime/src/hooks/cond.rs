@@ -7,19 +7,24 @@ use super::{
 use crate::{gate::Gate, state::Runtime, thread::Pending, turn::Turn};
 use unsnarl_model::{Flags, Misuse, Op};
 
-/// The runtime's use of glibc's 48 bytes; all zeros is a fresh variable, and the clock is where `init` stores
-/// it.
+/// The part of glibc's layout that is used. What glibc counts there is left alone: waits under control are
+/// not counted, so the C library finds no waiters.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Cond {
-    destroyed: u64,
-    unused: [u32; 7],
+    unused: [u32; 9],
     flags: u32,
 }
 
 const MONOTONIC: u32 = 2;
+/// glibc waits for remaining waiters with this flag, and leaves it in a destroyed variable.
+const DESTROYED: u32 = 4;
 
 impl Cond {
+    const fn is_destroyed(&self) -> bool {
+        self.flags & DESTROYED != 0
+    }
+
     const fn clock(&self) -> i32 {
         if self.flags & MONOTONIC != 0 { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME }
     }
@@ -39,8 +44,8 @@ unsafe fn wait(
     let state = &mut runtime.state;
     // SAFETY: the program's objects.
     let (owner, checks, destroyed) =
-        unsafe { ((*mutex).owner(), (*mutex).checks_owner(), (*cond).destroyed) };
-    if destroyed != 0 {
+        unsafe { ((*mutex).owner(), (*mutex).checks_owner(), (*cond).is_destroyed()) };
+    if destroyed {
         state.warn(Misuse::UseDestroyed, pc, object, "");
     }
     if owner != state.me().tid {
@@ -92,15 +97,15 @@ unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i3
     runtime.turn(op, object, pc);
     let state = &mut runtime.state;
     // SAFETY: the program's object.
-    if unsafe { (*cond).destroyed } != 0 {
+    if unsafe { (*cond).is_destroyed() } {
         state.warn(Misuse::UseDestroyed, pc, object, "");
     }
     let event = state.log.count();
     let here = |gate: &Gate| matches!(gate, Gate::Cond(other, _) if *other == object);
     let mut waiters_without_wake_up = 0u64;
-    let mut n = 0;
-    while let Some(thread) = state.waiting.nth(n) {
-        n += 1;
+    let mut next = 0;
+    while let Some(thread) = state.waiting.first_from(next) {
+        next = thread.index() + 1;
         let waiter = state.thread(thread);
         if here(&waiter.pending.gate) && waiter.granted.is_none() {
             waiters_without_wake_up += 1;
@@ -155,7 +160,7 @@ hooks! {
         if busy {
             state.warn(Misuse::DestroyBusy, pc, object, "");
         }
-        (*cond).destroyed = u64::MAX;
+        (*cond).flags |= DESTROYED;
         runtime.log(Op::CondDestroy, Flags::NONE, pc, object, 0);
         0
     }

@@ -145,6 +145,35 @@ impl Runtime {
         })
     }
 
+    /// Makes a call that queries or configures a descriptor. It is no event, but its result is an input
+    /// from outside. A replay makes the call too, on the descriptor that stands for the recorded one, and returns
+    /// the recorded result. A recording of an older version has none.
+    ///
+    /// # Safety
+    /// The contract of the job; `places` describes the memory it writes to.
+    #[inline(never)]
+    pub(super) unsafe fn query(
+        &mut self,
+        fd: i32,
+        requested: usize,
+        places: &OutputBuffers<'_>,
+        job: impl FnOnce() -> isize,
+    ) -> isize {
+        let Some(on) = self.state.descriptors.lookup(fd).filter(|on| on.peer != Peer::Own) else {
+            return job();
+        };
+        let op = Op::FdOpen;
+        // SAFETY: the caller's contract.
+        stack::run_isolated(|| unsafe {
+            let made = job();
+            let recorded =
+                if self.replays_inputs(on) { self.state.replay_input(op, requested, places) } else { None };
+            let result = recorded.unwrap_or(made);
+            self.state.record(op, false, requested, result, places);
+            result
+        })
+    }
+
     /// Returns when a wait gives up, by the socket's timeout.
     fn wait_limit(&self, io: &Io, on: Descriptor) -> u64 {
         let sockets = matches!(on.channel.kind, ChannelKind::Socket | ChannelKind::Pair);

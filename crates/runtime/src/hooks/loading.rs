@@ -14,6 +14,7 @@ use core::{
     sync::atomic::{AtomicBool, Ordering},
 };
 use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
+use unsnarl_wire::JVM_REFUSED;
 
 /// The loader's message for a symbol that nothing defines.
 const UNRESOLVED: &[u8] = b"undefined symbol: ";
@@ -66,6 +67,9 @@ extern "C" fn choose_function() -> usize {
 
 extern "C-unwind" fn open(file: *const c_char, mode: c_int, caller: usize) -> *mut c_void {
     if let Some(runtime) = Runtime::enter() {
+        if !file.is_null() && is_jvm(c_bytes(file)) {
+            end::refuse(JVM_REFUSED);
+        }
         runtime.state.undivided += 1;
     }
     let function = REAL_OPEN.address() as usize;
@@ -87,6 +91,11 @@ extern "C-unwind" fn open(file: *const c_char, mode: c_int, caller: usize) -> *m
         }
     }
     handle
+}
+
+/// Returns whether the file is the library of a Java virtual machine.
+fn is_jvm(file: &[u8]) -> bool {
+    file.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(b"libjvm.so"))
 }
 
 /// Ends the run if the last library could not be opened because a function of it is undefined.

@@ -3,7 +3,9 @@
 //! The state is kept where glibc keeps it, in the program's object: static initialisers work, debuggers find
 //! what they expect, and no lookup is needed.
 
+use super::ids;
 use crate::{
+    before_control,
     clock::{VirtualClock, waits_by},
     gate::Gate,
     state::{Runtime, State},
@@ -29,7 +31,14 @@ const RECURSIVE: i32 = 1;
 const ERROR_CHECKING: i32 = 2;
 const TYPE: i32 = 3;
 const ROBUST: i32 = 16;
+const INHERITS_PRIORITY: i32 = 32;
 const DESTROYED: i32 = -1;
+/// Values that glibc stores instead of an owner: the data of a robust mutex must be repaired, or was not.
+const OWNER_INCONSISTENT: u32 = i32::MAX as u32;
+const OWNER_LOST: u32 = OWNER_INCONSISTENT - 1;
+/// glibc stores the owner of a robust mutex in the lock word too, with this bit if it has ended.
+const OWNER_DIED: i32 = 0x4000_0000;
+const OWNER_BITS: i32 = 0x3fff_ffff;
 
 /// The owner of a robust mutex ended, and no thread has locked it since.
 const ORPHANED: i16 = 1;
@@ -40,12 +49,46 @@ const LOST: i16 = 3;
 
 impl Mutex {
     pub(crate) fn owner(&self) -> u32 {
-        if self.locked == 0 { 0 } else { self.owner }
+        if self.locked == 0 { 0 } else { before_control::owner(self.owner) }
+    }
+
+    /// Makes a mutex that was locked before control began one of the runtime's.
+    #[inline]
+    fn take_over(&mut self) {
+        const FIRST: u32 = ids::PROCESS as u32;
+        // All owners under control have ids from here on, and all others are outside this range.
+        if self.locked != 0 && self.owner.wrapping_sub(FIRST) > u32::from(u16::MAX) {
+            self.take_over_foreign();
+        }
+    }
+
+    #[cold]
+    fn take_over_foreign(&mut self) {
+        if !self.is_robust() {
+            self.owner = before_control::owner(self.owner);
+            return;
+        }
+        if self.owner == OWNER_INCONSISTENT {
+            self.health = INCONSISTENT;
+        }
+        self.owner = before_control::owner((self.locked & OWNER_BITS) as u32);
+        if self.locked & OWNER_DIED != 0 {
+            self.health = ORPHANED;
+            (self.locked, self.owner, self.depth, self.users) = (OWNER_DIED, 0, 0, 0);
+        }
+    }
+
+    const fn is_free(&self) -> bool {
+        self.locked == 0 || self.locked == OWNER_DIED
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_robust() && (self.health == LOST || (self.locked == 0 && self.owner == OWNER_LOST))
     }
 
     /// Returns whether a lock by this thread would return now.
     pub(crate) fn can_lock(&self, thread: &Thread) -> bool {
-        self.locked == 0 || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
+        self.is_free() || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
     }
 
     /// Returns whether a second lock by the owner returns: of the four types, normal and adaptive do not
@@ -98,6 +141,7 @@ pub(crate) unsafe fn release(state: &mut State, mutex: *mut Mutex) {
     (m.locked, m.owner, m.depth, m.users) = (0, 0, 0, 0);
     if m.health == INCONSISTENT {
         m.health = LOST;
+        m.owner = OWNER_LOST;
     }
     if let Some(holder) = state.by_tid(owner) {
         state.thread(holder).forget_held(mutex);
@@ -133,11 +177,12 @@ pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) -> u
 pub(crate) unsafe fn reacquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
+    m.take_over();
     if m.locked != 0 && m.owner == state.me().tid {
         m.depth += 1;
         return 0;
     }
-    if m.is_robust() && m.health == LOST {
+    if m.is_lost() {
         return libc::ENOTRECOVERABLE;
     }
     // SAFETY: the lock is free, and it is the running thread's turn.
@@ -151,8 +196,9 @@ pub(crate) fn orphan(state: &mut State) {
         if robust {
             // SAFETY: glibc keeps robust mutexes in a list that the kernel walks, so their memory must exist.
             let m = unsafe { &mut *mutex };
-            (m.locked, m.owner, m.depth, m.users) = (0, 0, 0, 0);
-            m.health = if m.health == INCONSISTENT { LOST } else { ORPHANED };
+            // The kernel leaves this value, and children find it there.
+            (m.locked, m.owner, m.depth, m.users) = (OWNER_DIED, 0, 0, 0);
+            m.health = ORPHANED;
             state.changed(mutex as usize);
         } else {
             state.warn(
@@ -171,6 +217,7 @@ unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: Opti
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     let state = &mut runtime.state;
+    m.take_over();
     let mine = m.locked != 0 && m.owner == state.me().tid;
     if mine && !m.knows_its_owner() && m.kind != DESTROYED {
         state.warn(Misuse::Relock, pc, mutex as usize, "");
@@ -199,6 +246,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
         runtime.log(op, Flags::TIMED_OUT, pc, addr, 0);
         return libc::ETIMEDOUT;
     }
+    m.take_over();
     let mine = m.locked != 0 && m.owner == state.me().tid;
     let failure = if m.kind == DESTROYED {
         state.warn(Misuse::UseDestroyed, pc, addr, "");
@@ -207,13 +255,15 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
         m.depth += 1;
         runtime.log(op, Flags::NONE, pc, addr, m.depth.into());
         return 0;
-    } else if m.locked != 0 {
-        if op == Op::TryLock && !(mine && m.is_robust() && m.kind & TYPE == ERROR_CHECKING) {
+    } else if !m.is_free() {
+        // glibc has separate code for these kinds.
+        let is_special = m.kind & (ROBUST | INHERITS_PRIORITY) != 0;
+        if op == Op::TryLock && !(mine && is_special && m.kind & TYPE == ERROR_CHECKING) {
             libc::EBUSY
         } else {
             libc::EDEADLK
         }
-    } else if m.is_robust() && m.health == LOST {
+    } else if m.is_lost() {
         libc::ENOTRECOVERABLE
     } else {
         // SAFETY: the lock is free, and it is the running thread's turn.
@@ -246,16 +296,23 @@ hooks! {
         runtime.turn(Op::LockDestroy, mutex as usize, pc);
         let state = &mut runtime.state;
         let m = &mut *mutex;
-        let awaited = state.waiters(|gate| matches!(gate, Gate::Mutex(other) | Gate::Cond(_, other) if core::ptr::eq(*other, mutex))).next().is_some();
+        // glibc refuses only if the mutex is locked, or will be by a wait on a condition variable.
+        let awaited = |other: &*const Mutex| core::ptr::eq(*other, mutex);
+        let is_used = m.locked != 0 || state.waiters(|gate| matches!(gate, Gate::Cond(_, other) if awaited(other))).next().is_some();
+        let is_awaited = state.waiters(|gate| matches!(gate, Gate::Mutex(other) if awaited(other))).next().is_some();
         let error = if m.kind == DESTROYED {
             state.warn(Misuse::UseDestroyed, pc, mutex as usize, "destroyed twice");
-            libc::EINVAL
-        } else if m.locked != 0 || awaited {
-            state.warn(Misuse::DestroyBusy, pc, mutex as usize, "");
-            libc::EBUSY
-        } else {
-            m.kind = DESTROYED;
             0
+        } else {
+            if is_used || is_awaited {
+                state.warn(Misuse::DestroyBusy, pc, mutex as usize, "");
+            }
+            if is_used && !m.is_robust() {
+                libc::EBUSY
+            } else {
+                m.kind = DESTROYED;
+                0
+            }
         };
         runtime.log(Op::LockDestroy, if error == 0 { Flags::NONE } else { Flags::FAILED }, pc, mutex as usize, 0);
         error
@@ -285,6 +342,7 @@ hooks! {
         runtime.turn(Op::Unlock, mutex as usize, pc);
         let state = &mut runtime.state;
         let m = &mut *mutex;
+        m.take_over();
         let mine = m.locked != 0 && m.owner == state.me().tid;
         if m.kind == DESTROYED {
             state.warn(Misuse::UseDestroyed, pc, mutex as usize, "");
@@ -300,7 +358,7 @@ hooks! {
         if m.kind & TYPE == RECURSIVE && m.depth > 1 {
             m.depth -= 1;
             runtime.log(Op::Unlock, Flags::NONE, pc, mutex as usize, m.depth.into());
-            return 0;
+            return if m.health == INCONSISTENT { libc::ENOTRECOVERABLE } else { 0 };
         }
         release(state, mutex);
         runtime.log(Op::Unlock, Flags::NONE, pc, mutex as usize, 0);

@@ -2,6 +2,7 @@
 
 use super::mutex::deadline;
 use crate::{
+    before_control,
     gate::Gate,
     state::{Runtime, State},
     thread::Pending,
@@ -9,29 +10,65 @@ use crate::{
 };
 use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
 
-/// The runtime's use of glibc's 56 bytes; all zeros is a free lock, and the kind is where initialisers store
-/// it.
+/// glibc's layout. The state is the one that glibc would leave there, because the C library itself uses the
+/// lock before control begins and in children.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct RwLock {
+    /// [`ONE_READER`] for each reader, and the bits of the phase and of a writer.
     readers: u32,
-    writer: u32,
+    waiting_writers: u32,
+    /// 1 in a phase of writers.
+    write_phase: u32,
+    /// 1 while there is a writer.
+    has_writer: u32,
+    /// Padding of glibc's, which is always zero there.
     destroyed: u32,
-    unused: [u32; 9],
+    padding: u32,
+    /// The id of the thread that holds the lock for writing.
+    writer: u32,
+    unused: [u32; 5],
     kind: u32,
 }
 
 const PREFER_WRITERS: u32 = 2;
 
+/// The phase of writers: readers cannot enter without a change of the phase.
+const WRITE_PHASE: u32 = 1;
+const WRITE_LOCKED: u32 = 2;
+const ONE_READER: u32 = 8;
+
 impl RwLock {
+    /// Returns the thread id of the writer that holds the lock, or 0.
     pub(crate) fn writer(&self) -> u32 {
-        self.writer
+        if self.readers & WRITE_LOCKED == 0 { 0 } else { before_control::owner(self.writer) }
+    }
+
+    const fn readers(&self) -> u32 {
+        self.readers / ONE_READER
+    }
+
+    fn add_reader(&mut self) {
+        (self.readers, self.write_phase) = ((self.readers() + 1) * ONE_READER, 0);
+    }
+
+    fn remove_reader(&mut self) {
+        self.readers = self.readers().saturating_sub(1) * ONE_READER;
+    }
+
+    fn set_writer(&mut self, thread: u32) {
+        (self.readers, self.writer) = (WRITE_PHASE | WRITE_LOCKED, thread);
+        (self.write_phase, self.has_writer) = (1, 1);
+    }
+
+    fn clear_writer(&mut self) {
+        (self.readers, self.writer, self.write_phase, self.has_writer) = (0, 0, 0, 0);
     }
 
     /// Returns whether a reader can enter. A lock that prefers writers makes readers wait behind a waiting
     /// writer, even if they hold it already.
     pub(crate) fn can_read_lock(&self, state: &State, reader: ThreadIx) -> bool {
-        let free = self.writer == 0 || self.destroyed != 0;
+        let free = self.readers & WRITE_LOCKED == 0 || self.destroyed != 0;
         let here: *const Self = self;
         free && (self.kind != PREFER_WRITERS
             || !state
@@ -40,7 +77,7 @@ impl RwLock {
     }
 
     pub(crate) fn can_write_lock(&self) -> bool {
-        (self.writer == 0 && self.readers == 0) || self.destroyed != 0
+        self.readers & !WRITE_PHASE == 0 || self.destroyed != 0
     }
 }
 
@@ -49,7 +86,7 @@ unsafe fn lock(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, write: bool, d
     // SAFETY: the program's lock.
     let l = unsafe { &mut *lock };
     let state = &mut runtime.state;
-    if l.writer == state.me().tid && l.destroyed == 0 {
+    if l.writer() == state.me().tid && l.destroyed == 0 {
         runtime.turn(op, lock as usize, pc);
         runtime.log(op, Flags::FAILED, pc, lock as usize, 0);
         return libc::EDEADLK;
@@ -80,9 +117,9 @@ unsafe fn taken(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, op: Op, write
         return libc::EINVAL;
     }
     if write {
-        l.writer = state.me().tid;
+        l.set_writer(state.me().tid);
     } else {
-        l.readers += 1;
+        l.add_reader();
         state.me().read_held.push(lock as usize);
     }
     state.changed(lock as usize);
@@ -122,6 +159,15 @@ unsafe fn until(
     }
 }
 
+impl State {
+    /// Returns whether the running thread is the first one and took the lock for reading before control began.
+    fn has_reader_from_before(&self, lock: *mut RwLock) -> bool {
+        let held = self.threads.iter().flat_map(|t| &t.read_held).filter(|&&held| held == lock as usize);
+        // SAFETY: the program's lock.
+        self.current == ThreadIx::MAIN && (held.count() as u32) < unsafe { (*lock).readers() }
+    }
+}
+
 type Attr = libc::pthread_rwlockattr_t;
 type Time = libc::timespec;
 
@@ -136,7 +182,7 @@ hooks! {
     fn pthread_rwlock_destroy(lock: *mut RwLock) -> i32, |runtime, pc| {
         runtime.turn(Op::RwDestroy, lock as usize, pc);
         let l = &mut *lock;
-        if l.writer != 0 || l.readers != 0 {
+        if !l.can_write_lock() {
             runtime.state.warn(Misuse::DestroyBusy, pc, lock as usize, "");
         }
         l.destroyed = 1;
@@ -181,18 +227,21 @@ hooks! {
         let l = &mut *lock;
         let state = &mut runtime.state;
         let me = state.me();
-        let wrote = l.writer == me.tid;
+        let wrote = l.writer() == me.tid;
         let mut held = wrote;
         if wrote {
-            l.writer = 0;
+            l.clear_writer();
         } else if let Some(at) = me.read_held.iter().rposition(|&held| held == lock as usize) {
             me.read_held.remove(at);
-            l.readers = l.readers.saturating_sub(1);
+            l.remove_reader();
             held = true;
-        } else if l.writer != 0 {
-            l.writer = 0;
+        } else if l.writer() != 0 {
+            l.clear_writer();
+        } else if state.has_reader_from_before(lock) {
+            l.remove_reader();
+            held = true;
         } else {
-            l.readers = l.readers.saturating_sub(1);
+            l.remove_reader();
             // The caller released another thread's read lock: remove it there.
             let mut threads = state.threads.iter_mut();
             let found = threads.find_map(|t| Some((t.read_held.iter().rposition(|&h| h == lock as usize)?, t)));

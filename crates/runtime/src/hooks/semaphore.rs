@@ -147,7 +147,8 @@ hooks! {
                 known.opened -= 1;
                 0
             }
-            None => result(libc::EINVAL),
+            // Opened before control began.
+            None => real::sem_close(semaphore),
         }
     }
 
@@ -157,7 +158,7 @@ hooks! {
                 known.linked = false;
                 0
             }
-            None => result(libc::ENOENT),
+            None => real::sem_unlink(name),
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Signals: actions, masks and the alternate stack of handlers.
 
-use crate::{handlers, state::Runtime, sys, tracer};
-use core::{ffi::c_void, mem};
+use crate::{handlers, signals::only, state::Runtime, sys, tracer};
+use core::{
+    ffi::c_void,
+    mem,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use unsnarl_model::{Flags, Op};
 
 type Action = libc::sigaction;
@@ -31,6 +35,51 @@ unsafe extern "C-unwind" fn set_action(
     }
 }
 
+/// The signals for which `siginterrupt` asked that `signal` does not restart operations.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+fn is_interrupting(signal: i32) -> bool {
+    (1..=64).contains(&signal) && INTERRUPTING.load(Ordering::Relaxed) & only(signal) != 0
+}
+
+/// `signal` and its variants, which differ in the flags.
+unsafe extern "C-unwind" fn install(
+    runtime: &mut Runtime,
+    signal: i32,
+    handler: usize,
+    flags: i32,
+    pc: u64,
+) -> usize {
+    // SAFETY: all zeros is an action, and the program's handler is passed on.
+    unsafe {
+        let flags = if is_interrupting(signal) { flags & !libc::SA_RESTART } else { flags };
+        let mut new: Action = mem::zeroed();
+        let mut old: Action = mem::zeroed();
+        (new.sa_sigaction, new.sa_flags) = (handler, flags);
+        if handler == libc::SIG_ERR {
+            sys::set_errno(libc::EINVAL);
+            return libc::SIG_ERR;
+        }
+        if flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&raw mut new.sa_mask, signal);
+        }
+        let error = set_action(runtime, signal, &raw const new, &raw mut old, pc);
+        if error == 0 { old.sa_sigaction } else { libc::SIG_ERR }
+    }
+}
+
+/// Blocks or unblocks one signal.
+unsafe extern "C-unwind" fn change_mask(how: i32, signal: i32, pc: u64) -> i32 {
+    // SAFETY: a local set.
+    unsafe {
+        let mut set: Mask = mem::zeroed();
+        if libc::sigaddset(&raw mut set, signal) != 0 {
+            return -1;
+        }
+        controlled::sigprocmask(how, &raw const set, core::ptr::null_mut(), pc)
+    }
+}
+
 /// Logs the running thread's new mask and handles the signals that it no longer blocks.
 extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.state.masks_differ = true;
@@ -52,13 +101,49 @@ hooks! {
     }
 
     fn signal(signal: i32, handler: usize) -> usize, |runtime, pc| {
-        let mut new: Action = mem::zeroed();
-        let mut old: Action = mem::zeroed();
-        new.sa_sigaction = handler;
-        new.sa_flags = libc::SA_RESTART;
-        libc::sigaddset(&raw mut new.sa_mask, signal);
-        let error = set_action(runtime, signal, &raw const new, &raw mut old, pc);
-        if error == 0 { old.sa_sigaction } else { libc::SIG_ERR }
+        install(runtime, signal, handler, libc::SA_RESTART, pc)
+    }
+
+    fn bsd_signal(signal: i32, handler: usize) -> usize, |runtime, pc| {
+        install(runtime, signal, handler, libc::SA_RESTART, pc)
+    }
+
+    fn ssignal(signal: i32, handler: usize) -> usize, |runtime, pc| {
+        install(runtime, signal, handler, libc::SA_RESTART, pc)
+    }
+
+    fn sysv_signal(signal: i32, handler: usize) -> usize, |runtime, pc| {
+        install(runtime, signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, pc)
+    }
+
+    fn __sysv_signal(signal: i32, handler: usize) -> usize, |runtime, pc| {
+        install(runtime, signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, pc)
+    }
+
+    fn sigignore(signal: i32) -> i32, |runtime, pc| {
+        if install(runtime, signal, libc::SIG_IGN, 0, pc) == libc::SIG_ERR { -1 } else { 0 }
+    }
+
+    fn siginterrupt(signal: i32, fails: i32) -> i32, |runtime, pc| {
+        let mut action: Action = mem::zeroed();
+        if handlers::exchange(signal, core::ptr::null(), &raw mut action) != 0 { return -1 }
+        let one = only(signal);
+        if fails != 0 {
+            INTERRUPTING.fetch_or(one, Ordering::Relaxed);
+            action.sa_flags &= !libc::SA_RESTART;
+        } else {
+            INTERRUPTING.fetch_and(!one, Ordering::Relaxed);
+            action.sa_flags |= libc::SA_RESTART;
+        }
+        set_action(runtime, signal, &raw const action, core::ptr::null_mut(), pc)
+    }
+
+    fn sighold(signal: i32) -> i32, |runtime, pc| {
+        change_mask(libc::SIG_BLOCK, signal, pc)
+    }
+
+    fn sigrelse(signal: i32) -> i32, |runtime, pc| {
+        change_mask(libc::SIG_UNBLOCK, signal, pc)
     }
 
     fn pthread_sigmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {

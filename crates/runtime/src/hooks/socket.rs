@@ -2,7 +2,7 @@
 
 use super::io::{Answer, Cancelled, Io, finish, message, reading, writing};
 use crate::{
-    descriptors::{self, Peer},
+    descriptors::{self, Peer, SocketKind},
     input::OutputBuffers,
     state::Runtime,
     sys,
@@ -84,7 +84,7 @@ unsafe fn accept_one(
     };
     if accepted >= 0 {
         if runtime.replays_inputs(on) {
-            descriptors::open_placeholder(accepted as i32, flags);
+            descriptors::open_placeholder(accepted as i32, SocketKind::of(fd), flags);
         }
         runtime.state.descriptors.add(accepted as i32, ChannelKind::Socket, Peer::Environment);
     }
@@ -169,6 +169,14 @@ unsafe extern "C-unwind" fn name_of(
     }
 }
 
+/// Asks whether the next byte is at the mark of urgent data.
+const SIOCATMARK: u64 = 0x8905;
+
+/// Returns the number by which the result of such a call for this option is recorded.
+const fn option(call: i64, level: i32, name: i32) -> usize {
+    (call as usize) << 48 | (level as u32 as usize & 0xff_ffff) << 24 | name as usize & 0xff_ffff
+}
+
 /// Returns the pending error of a socket.
 fn socket_error(fd: i32) -> i32 {
     let (mut error, mut size) = (0i32, size_of::<i32>());
@@ -250,6 +258,40 @@ hooks! {
 
     fn getpeername(fd: i32, address: Address, len: *mut u32) -> i32, |runtime, pc| {
         name_of(runtime, libc::SYS_getpeername, fd, address, len)
+    }
+
+    fn getsockopt(fd: i32, level: i32, name: i32, value: Buffer, len: *mut u32) -> i32, |runtime, pc| {
+        let args = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
+        let whole = address_places(value as usize, len);
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
+        let requested = option(libc::SYS_getsockopt, level, name);
+        finish(Ok(runtime.query(fd, requested, &places, || sys::call(libc::SYS_getsockopt, args)))) as i32
+    }
+
+    fn setsockopt(fd: i32, level: i32, name: i32, value: Bytes, len: u32) -> i32, |runtime, pc| {
+        let args = [fd as usize, level as usize, name as usize, value as usize, len as usize, 0];
+        let requested = option(libc::SYS_setsockopt, level, name);
+        finish(Ok(runtime.query(fd, requested, &OutputBuffers::NONE, || sys::call(libc::SYS_setsockopt, args)))) as i32
+    }
+
+    fn bind(fd: i32, address: *const c_void, len: u32) -> i32, |runtime, pc| {
+        let call = || sys::call(libc::SYS_bind, [fd as usize, address as usize, len as usize, 0, 0, 0]);
+        finish(Ok(runtime.query(fd, libc::SYS_bind as usize, &OutputBuffers::NONE, call))) as i32
+    }
+
+    fn listen(fd: i32, backlog: i32) -> i32, |runtime, pc| {
+        let call = || sys::call(libc::SYS_listen, [fd as usize, backlog as usize, 0, 0, 0, 0]);
+        finish(Ok(runtime.query(fd, libc::SYS_listen as usize, &OutputBuffers::NONE, call))) as i32
+    }
+
+    fn ioctl(fd: i32, request: u64, argument: usize) -> i32, |runtime, pc| {
+        let call = || sys::call(libc::SYS_ioctl, [fd as usize, request as usize, argument, 0, 0, 0]);
+        let whole = [(argument, size_of::<i32>())];
+        let places = match request {
+            libc::FIONREAD | libc::TIOCOUTQ | SIOCATMARK => OutputBuffers { whole: &whole, ..OutputBuffers::NONE },
+            _ => return finish(Ok(call())) as i32,
+        };
+        finish(Ok(runtime.query(fd, request as usize, &places, call))) as i32
     }
 
     fn connect(fd: i32, address: *const c_void, len: u32) -> i32, |runtime, pc| {

@@ -1,9 +1,15 @@
 //! Spin locks. glibc stores 1 for a free lock; a held one stores its owner, negated.
 
+use super::ids;
 use crate::{gate::Gate, thread::Pending};
 use unsnarl_model::{Flags, Misuse, Op};
 
 const FREE: i32 = 1;
+/// The runtime stores the owner of a held lock. The C library, which serves calls before control begins and in
+/// children, does not: then the lock is below [`FREE`], and its owner is unknown.
+fn is_held_by(value: i32, thread: u32) -> bool {
+    value == -(thread as i32) || (value < FREE && value > -ids::PROCESS)
+}
 
 hooks! {
     fn pthread_spin_init(lock: *mut i32, shared: i32) -> i32, |runtime, pc| {
@@ -48,7 +54,7 @@ hooks! {
 
     fn pthread_spin_unlock(lock: *mut i32) -> i32, |runtime, pc| {
         runtime.turn(Op::Unlock, lock as usize, pc);
-        if *lock != -(runtime.state.me().tid as i32) {
+        if !is_held_by(*lock, runtime.state.me().tid) {
             runtime.state.warn(Misuse::UnlockNotHeld, pc, lock as usize, "");
         }
         *lock = FREE;

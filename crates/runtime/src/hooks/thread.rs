@@ -186,6 +186,8 @@ hooks! {
     }
 
     fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
+        // The thread itself is still running, and this does not wait for it.
+        if handle == runtime.state.me().handle { return libc::EBUSY }
         let (error, value, _) = join(runtime, handle, WaitLimit::None, pc);
         if error == 0 { store_result(result, value) }
         error

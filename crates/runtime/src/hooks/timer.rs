@@ -10,7 +10,7 @@ use crate::{
     timers::{REAL, Timer, TimerAction},
 };
 use core::ffi::c_void;
-use unsnarl_model::Misuse;
+use unsnarl_model::{Flags, Misuse, Op};
 
 type Times = libc::itimerspec;
 type Micros = libc::itimerval;
@@ -52,7 +52,11 @@ unsafe fn set_times(
     // SAFETY: the program's times.
     let (value, again) = unsafe { (duration(&(*new).it_value), duration(&(*new).it_interval)) };
     let (Some(value), Some(again)) = (value, again) else { return fail(libc::EINVAL) };
-    let Some(&mut Timer { clock, .. }) = runtime.state.timers.get(id) else { return fail(libc::EINVAL) };
+    let Some(&mut Timer { clock, on_expiry, .. }) = runtime.state.timers.get(id) else {
+        return fail(libc::EINVAL);
+    };
+    // The kernel keeps the interval of a timer that is stopped only for descriptors.
+    let again = if value == 0 && !matches!(on_expiry, TimerAction::Count { .. }) { 0 } else { again };
     let clocks = &runtime.state.clock;
     let at = match value {
         0 => u64::MAX,
@@ -124,6 +128,18 @@ unsafe fn on_expiry(runtime: &Runtime, event: *const SigEvent, pc: u64) -> Resul
     }
 }
 
+impl Runtime {
+    /// Sets a timer that the kernel serves. What the thread did before is ordered before the handler.
+    fn set_timer_of_kernel(&mut self, is_armed: bool, pc: u64, set: impl FnOnce() -> i32) -> i32 {
+        self.turn(Op::TimerSet, 0, pc);
+        let result = set();
+        let flags = if result == 0 { Flags::NONE } else { Flags::FAILED };
+        let at = if is_armed { self.state.clock.now() } else { 0 };
+        self.log(Op::TimerSet, flags, pc, 0, at);
+        result
+    }
+}
+
 /// Returns whether timers can use this clock.
 const fn can_time(clock: i32) -> bool {
     waits_by(clock) || matches!(clock, libc::CLOCK_BOOTTIME | libc::CLOCK_TAI)
@@ -147,7 +163,8 @@ hooks! {
     fn setitimer(which: i32, new: *const Micros, old: *mut Micros) -> i32, |runtime, pc| {
         if which != libc::ITIMER_REAL {
             runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a processor-time clock");
-            return real::setitimer(which, new, old);
+            let is_armed = new.as_ref().is_some_and(|new| duration(&nanos(&new.it_value)) != Some(0));
+            return runtime.set_timer_of_kernel(is_armed, pc, || real::setitimer(which, new, old));
         }
         let (value, again) = if new.is_null() {
             (timespec(0), timespec(0))
@@ -193,7 +210,10 @@ hooks! {
     fn timer_settime(id: u64, flags: i32, new: *const Times, old: *mut Times) -> i32, |runtime, pc| {
         match id.checked_sub(FIRST_ID) {
             Some(own) if runtime.state.timers.get(own).is_some() => set_times(runtime, own, flags, new, old, pc),
-            _ => real::timer_settime(id, flags, new, old),
+            _ => {
+                let is_armed = new.as_ref().is_some_and(|new| duration(&new.it_value) != Some(0));
+                runtime.set_timer_of_kernel(is_armed, pc, || real::timer_settime(id, flags, new, old))
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     state::Runtime,
 };
 
-/// How long a call waits at most.
+/// The longest time that a call waits.
 #[derive(Clone, Copy)]
 pub(super) enum WaitLimit {
     /// Does not wait.

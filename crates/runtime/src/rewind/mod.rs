@@ -322,6 +322,7 @@ unsafe extern "C" fn make_call(number: usize, args: *const usize) -> isize {
         "mov r8, [rcx + 32]",
         "mov r9, [rcx + 40]",
         "syscall",
+        ".globl unsnarl_called",
         ".hidden unsnarl_called",
         "unsnarl_called:",
         "ret",

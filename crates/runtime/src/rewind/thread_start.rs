@@ -154,6 +154,8 @@ unsafe extern "C" fn clone() {
         "mov r8, r9",
         "mov eax, 56", // clone
         "syscall",
+        // Other parts of the library refer to it.
+        ".globl unsnarl_cloned",
         ".hidden unsnarl_cloned",
         "unsnarl_cloned:",
         "test rax, rax",

@@ -5,46 +5,83 @@
 //! 1. The order of events is improved without running anything, and events that the failure does not depend
 //!    on are left out ([`crate::static_order`]). One run confirms the result; if it does not, the events do
 //!    not show everything that matters, and stricter rules are tried.
-//! 2. Tinertia's operations are applied to the rest. Each yields a *candidate*: an order of the trace's
+//! 2. If many segments are left, the end and the beginning of the schedule are left out as far as possible
+//!    (`truncation`), and groups of segments are executed thread by thread, large groups first (`groups`).
+//!    If many are left after that, Tinertia continues with them.
+//! 3. Rounds of a loop that changed nothing are left out (`rounds`).
+//! 4. Tinertia's operations are applied to the rest. Each yields a *candidate*: an order of the trace's
 //!    events that breaks some dependence, since the orders that break none are already covered. A candidate
 //!    that is infeasible as it stands is skipped, and so is one that is equivalent to an executed one
 //!    (`static_order/fingerprint.rs`). Those that break the fewest dependences come first.
-//! 3. An executed trace is improved statically as well before it is judged. So a candidate need not be good
+//! 5. An executed trace is improved statically as well before it is judged. So a candidate need not be good
 //!    itself to lead to an improvement.
-//! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
-//! 5. With effort 1 or more, Tinertia also runs by itself from the start, which sometimes gets further; so
-//!    the result is never worse than Tinertia's.
-//! 6. With more effort, all cheaper schedules are searched ([`crate::prove`]).
+//! 6. When no candidate has fewer context switches, those with fewer preemptions are tried.
+//! 7. With effort 1 or more, Tinertia also runs by itself from the start, which sometimes gets further. In a long
+//!    simplification it takes turns with the others (`tinertia`).
+//! 8. With effort 1 or more, all cheaper schedules are searched ([`crate::prove`]), as far as few runs go.
+//! 9. Everything is repeated from the result until nothing changes, so simplifying a result changes nothing.
 //!
 //! Every trace that is kept was executed, and each is better than the one before: fewer context switches,
 //! then fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend
-//! on how many run at once; so the result does not either.
+//! on how many run at once; so the result does not either. The work of an analysis that only may help is weighed
+//! against that of the runs (`balance`).
 
+mod balance;
 mod candidates;
+mod conflicts;
+mod goal;
+mod groups;
+mod hang;
+mod rounds;
 mod run_cache;
+mod tinertia;
+mod truncation;
 
 use crate::{
-    Cost, Runner,
+    Runner,
     dynamic::{
-        self, Improvement, SimplificationResult, SimplificationStats, Transformation,
-        segment_order::relaxed_plan,
+        Improvement, SimplificationResult, SimplificationStats, Transformation, bounded,
+        segment_order::{SegmentOrder, relaxed_plan},
+        with_limits,
     },
     prove::{self, Proof, ProofVerdict},
     static_order::{self, Rules, causal_past::causal_past, fingerprint::fingerprints},
 };
-use candidates::{Candidate, Change};
+use balance::{Balance, Judgement};
+use candidates::{Aim, Candidate, Candidates, Change};
+use goal::{Goal, rank};
+use groups::Position;
 use run_cache::RunCache;
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
 };
-use unsnarl_model::{Plan, Signature, Trace};
+use tinertia::TakesTurns;
+use truncation::Part;
+use unsnarl_model::{Event, Plan, Trace};
 
 /// The number of next candidates announced to the runner in advance.
 const AHEAD: usize = 16;
 
+/// The maximum number of events of a trace whose next candidates are announced, and compared by fingerprints: for
+/// longer ones that takes as long as running them.
+const SHORT: usize = 1_000;
+
+/// The number of segments that are tried one by one; if there are more, groups are tried first.
+const FEW_SEGMENTS: usize = 64;
+
+/// If more segments than this are left, Tinertia continues with them: it needs no ranking and takes them as they come.
+const MANY_SEGMENTS: usize = 32;
+
 /// The number of runs of the systematic search for each step of effort.
 pub const SEARCH: u64 = 500;
+
+/// The number of runs of the systematic search with effort 1, if preemptions are left.
+const SHORT_SEARCH: u64 = 300;
+
+/// The maximum number of events of a trace that is searched, for each step of effort: in longer ones, so many
+/// runs do not get anywhere.
+const SEARCHED_EVENTS: usize = 1_000;
 
 /// Options of the simplification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +90,13 @@ pub struct SimplifyOptions {
     /// are run without use.
     pub batch: usize,
     /// Only the last `suffix` segments are changed by running (Tinertia, section 5.4), which bounds the runs
-    /// for long traces. `None` for as many as can be examined in reasonable time: all of them unless the
-    /// trace is very long.
+    /// for long traces. `None` for all of them.
     pub suffix: Option<usize>,
     /// The maximum number of runs.
     pub executions: u64,
     /// How hard to search. 0: only changes that are likely to work, each once. 1 and more: also Tinertia
-    /// alone from the start, so that the result is certainly not worse than Tinertia's. 2 and more: also all
-    /// cheaper schedules, with [`SEARCH`] runs for each further step of effort.
+    /// alone from the start, and a short search through all cheaper schedules, until nothing changes any more. 2 and
+    /// more: a longer search, with [`SEARCH`] runs for each further step of effort.
     pub effort: u32,
     /// Continue until the result is proved minimal, as far as the runs allow.
     pub prove: bool,
@@ -79,28 +115,32 @@ pub fn simplify<R: Runner>(
     options: &SimplifyOptions,
     watch: &mut dyn FnMut(Improvement<'_>),
 ) -> SimplificationResult<R::Error> {
-    let goal = Goal { signature: trace.signature(), best: trace.clone() };
     let mut work = Simplifier {
-        goal,
+        goal: Goal::of(bounded(trace)),
         runner: RunCache::new(runner),
         options,
         watch,
         stats: SimplificationStats::default(),
         known: HashSet::new(),
         failed: HashSet::new(),
+        tinertia: None,
+        balance: Balance::default(),
+        is_unordered: false,
         proof: None,
         switches_ruled_out: None,
         events_are_complete: true,
+        has_hidden_dependence: false,
+        runs_of_first_pass: None,
     };
     let stopped = work.run().err();
     work.count();
-    let Simplifier { goal, stats, proof, switches_ruled_out, events_are_complete, .. } = work;
+    let Simplifier { goal, stats, proof, switches_ruled_out, has_hidden_dependence, .. } = work;
     SimplificationResult {
-        trace: goal.best,
+        trace: with_limits(goal.best, trace.plan.limits),
         stats,
         proof,
         switches_ruled_out,
-        has_hidden_dependence: !events_are_complete,
+        has_hidden_dependence,
         stopped,
     }
 }
@@ -133,31 +173,6 @@ pub fn simplify_best<R: Runner>(
     best
 }
 
-/// Returns the value to compare: the lower the better.
-fn rank(trace: &Trace) -> (Cost, usize) {
-    (Cost::of(&trace.events), trace.events.len())
-}
-
-/// The goal of the simplification.
-struct Goal {
-    signature: Signature,
-    best: Trace,
-}
-
-impl Goal {
-    /// Returns whether the trace has the same failure and is better than the best.
-    fn is_met_by(&self, actual: &Trace) -> bool {
-        actual.signature() == self.signature && rank(actual) < rank(&self.best)
-    }
-
-    /// Returns whether the trace meets the goal, or can be made to without running.
-    fn is_near(&self, actual: &Trace) -> bool {
-        actual.signature() == self.signature
-            && (rank(actual) < rank(&self.best)
-                || static_orders(actual).any(|order| rank(&order) < rank(&self.best)))
-    }
-}
-
 /// Returns orders of the trace that keep its dependences: first without events that the failure does not
 /// depend on, and first by the usual rules.
 fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
@@ -170,9 +185,23 @@ fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     })
 }
 
-/// A function that makes candidates of a trace; it is passed a check for interruption.
-type CandidateGenerator<E> =
-    fn(&Trace, Option<usize>, &dyn Fn() -> Result<(), E>) -> Result<Vec<Candidate>, E>;
+/// The number of orders that are searched for a trace.
+const ORDERS: u64 = 4;
+
+/// Judges an executed trace. One that is no improvement is reordered as well, if that is worth it beside this much
+/// work of the runs.
+fn judge(goal: &Goal, balance: &mut Balance, runs: u64, trace: &Trace) -> Judgement {
+    if !goal.is_same_failure(trace) {
+        return Judgement { reach: None, orders: None };
+    }
+    let own = rank(trace);
+    if own < goal.rank || !balance.allows(trace, ORDERS, runs) {
+        return Judgement { reach: Some(own), orders: None };
+    }
+    let orders: Vec<Trace> = static_orders(trace).collect();
+    let best = orders.iter().map(rank).min();
+    Judgement { reach: Some(best.map_or(own, |best| best.min(own))), orders: Some(orders) }
+}
 
 /// Returns a hash of an order of events.
 fn fingerprint_of_order(order: &[usize]) -> u64 {
@@ -191,121 +220,193 @@ struct Simplifier<'a, R: Runner> {
     known: HashSet<u64>,
     /// Changes that led to no improvement.
     failed: HashSet<Change>,
+    /// Tinertia by itself.
+    tinertia: Option<TakesTurns>,
+    balance: Balance,
+    /// True if other orders of the best trace have not been tried, because that takes long.
+    is_unordered: bool,
     proof: Option<Proof>,
     /// The number of context switches that is proved insufficient.
     switches_ruled_out: Option<u64>,
     /// Whether the events seem to show everything that matters: so far no order that keeps their dependences
     /// had another result. Otherwise orders with the same dependences are not equivalent.
     events_are_complete: bool,
+    /// True if that was ever disproved.
+    has_hidden_dependence: bool,
+    /// The number of runs before the first search.
+    runs_of_first_pass: Option<u64>,
+}
+
+/// A candidate with the plan that runs it.
+struct Attempt {
+    candidate: Candidate,
+    plan: Plan,
+    /// The fingerprint of its order.
+    print: u64,
 }
 
 impl<R: Runner> Simplifier<'_, R> {
+    /// Repeats all steps until none improves the best trace.
     fn run(&mut self) -> Result<(), R::Error> {
-        let start = self.goal.best.clone();
+        let mut searched = None;
+        loop {
+            let before = self.goal.rank;
+            self.forget();
+            self.pass()?;
+            self.runs_of_first_pass.get_or_insert(self.runner.runs);
+            if searched != Some(self.goal.rank) {
+                self.search()?;
+                searched = Some(self.goal.rank).filter(|_| self.events_are_complete);
+            }
+            if self.options.effort == 0 || self.goal.rank == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins again as if the best trace had been given.
+    fn forget(&mut self) {
+        self.known.clear();
+        self.failed.clear();
+        self.events_are_complete = true;
+    }
+
+    /// Takes all steps but the search, beginning with the best trace.
+    fn pass(&mut self) -> Result<(), R::Error> {
+        let (start, before) = (self.goal.best.clone(), self.goal.rank);
         self.improve_statically(&start)?;
-        self.descend()?;
         if self.options.effort >= 1 {
-            self.restart_with_tinertia(&start)?;
+            self.tinertia = Some(TakesTurns::new(start, self.runner.work));
         }
-        if self.options.effort >= 2 || self.options.prove {
-            self.search()?;
+        self.consolidate_groups()?;
+        // If nothing has changed, that is what Tinertia by itself does.
+        if self.goal.rank < before || self.options.effort == 0 {
+            self.sweep()?;
         }
-        Ok(())
+        self.descend()?;
+        self.finish_tinertia()
     }
 
     /// Tries all operations in turn until none improves the best trace.
     fn descend(&mut self) -> Result<(), R::Error> {
         loop {
             self.stats.rounds += 1;
-            let better = self.try_candidates(candidates::fewer_switches)?
-                || self.try_candidates(candidates::fewer_preemptions)?;
-            if !better {
+            let better = self.try_candidates(Aim::FewerSwitches)?
+                || self.try_candidates(Aim::FewerPreemptions)?
+                || self.drop_rounds()?;
+            let better = self.take_turns()? || better;
+            if !better && (!std::mem::take(&mut self.is_unordered) || !self.reorder_best()?) {
                 return Ok(());
             }
         }
     }
 
-    /// Simplifies the original trace by Tinertia alone.
-    fn restart_with_tinertia(&mut self, start: &Trace) -> Result<(), R::Error> {
-        let mut tinertia_only = dynamic::simplify(start, &mut self.runner, &mut |_| {});
-        self.stats.rounds += tinertia_only.stats.rounds;
-        self.count();
-        if let Some(stopped) = tinertia_only.stopped.take() {
-            return Err(stopped);
-        }
-        if self.goal.is_met_by(&tinertia_only.trace) {
-            self.stats.take_contributions(&tinertia_only.stats);
-            self.goal.best = tinertia_only.trace.clone();
-        }
-        self.improve_statically(&tinertia_only.trace)?;
-        self.descend()
-    }
-
     /// Searches all cheaper schedules, as far as the budget goes. States with the same events count as equal.
     fn search(&mut self) -> Result<(), R::Error> {
-        if !self.events_are_complete {
-            return Ok(());
-        }
-        let mut left = if self.options.prove {
-            u64::MAX
-        } else {
-            SEARCH * u64::from(self.options.effort.saturating_sub(1))
+        let SimplifyOptions { effort, prove, .. } = *self.options;
+        let most = match effort {
+            _ if prove => u64::MAX,
+            0 => 0,
+            1 => SHORT_SEARCH,
+            _ => SEARCH * u64::from(effort - 1),
         };
-        loop {
+        // Influences that are no events can make a proof wrong, but not a schedule that was found.
+        let may_search = self.events_are_complete && !(prove && self.has_hidden_dependence);
+        while most > 0 && may_search && (prove || self.is_worth_searching()) {
             let limits = prove::ProofLimits {
-                executions: left.min(self.runs_left() as u64),
+                executions: most.min(self.runs_left() as u64),
                 ..prove::ProofLimits::default()
             };
             let found = prove::prove(&self.goal.best, self.runner.runner, &limits, &mut |_, _| {});
-            left = left.saturating_sub(found.executions);
             self.runner.runs += found.executions;
             self.count();
-            self.switches_ruled_out = found.switches_ruled_out;
+            self.switches_ruled_out = found.switches_ruled_out.filter(|_| !self.has_hidden_dependence);
             if let Some(stopped) = found.stopped {
                 return Err(stopped);
             }
             match found.verdict {
                 ProofVerdict::Better(better) => {
-                    self.adopt(*better.clone(), Transformation::Search);
+                    if !self.accept(*better.clone(), Transformation::Search)? {
+                        break;
+                    }
                     self.improve_statically(&better)?;
                     self.descend()?;
                 }
                 ProofVerdict::Minimal(proof) => {
-                    self.proof = Some(proof);
-                    return Ok(());
+                    self.proof = Some(proof).filter(|_| !self.has_hidden_dependence);
+                    break;
                 }
-                ProofVerdict::Unfinished => return Ok(()),
+                ProofVerdict::Unfinished => break,
             }
         }
+        Ok(())
+    }
+
+    /// Returns whether the search may find something with these runs.
+    fn is_worth_searching(&self) -> bool {
+        let effort = self.options.effort;
+        let most = SEARCHED_EVENTS.saturating_mul(effort as usize);
+        self.goal.best.events.len() <= most && (effort >= 2 || self.goal.rank.0.preemptions > 0)
     }
 
     fn count(&mut self) {
         self.stats.executions = self.runner.runs;
+        self.stats.search_executions = self.runs_of_first_pass.map_or(0, |runs| self.runner.runs - runs);
     }
 
     /// Returns the number of runs left.
     fn runs_left(&self) -> usize {
-        usize::try_from(self.options.executions.saturating_sub(self.stats.executions)).unwrap_or(usize::MAX)
+        usize::try_from(self.options.executions.saturating_sub(self.runner.runs)).unwrap_or(usize::MAX)
+    }
+
+    /// Runs a plan, unless its result is known.
+    fn execute(&mut self, plan: &Plan) -> Result<Trace, R::Error> {
+        self.runner.runner.check_interrupt()?;
+        // The plans that were announced begin in another way.
+        self.runner.runner.announce_plans(&[]);
+        let actual = self.runner.run(plan, |trace| {
+            let is_long = trace.events.len() > SHORT;
+            is_long.then(|| self.goal.is_same_failure(trace).then(|| rank(trace)))
+        })?;
+        self.count();
+        Ok(actual)
     }
 
     /// Tries orders of this trace's events that keep its dependences; returns whether one is better than the
     /// best.
     fn improve_statically(&mut self, trace: &Trace) -> Result<bool, R::Error> {
-        self.runner.check_interrupt()?;
-        for candidate in static_orders(trace) {
-            self.runner.check_interrupt()?;
-            let order: Vec<usize> = (0..candidate.events.len()).collect();
-            if rank(&candidate) >= rank(&self.goal.best) || self.runs_left() == 0 {
+        self.runner.runner.check_interrupt()?;
+        self.try_orders(static_orders(trace))
+    }
+
+    /// Tries other orders of the best trace; returns whether one is better.
+    fn reorder_best(&mut self) -> Result<bool, R::Error> {
+        let best = self.goal.best.clone();
+        self.improve_statically(&best)
+    }
+
+    /// Tries other orders of the best trace, unless that takes much longer than the runs.
+    fn reorder_best_if_worth_it(&mut self) -> Result<bool, R::Error> {
+        if self.balance.allows(&self.goal.best, ORDERS, self.runner.work) {
+            return self.reorder_best();
+        }
+        self.is_unordered = true;
+        Ok(false)
+    }
+
+    /// Runs those of these orders that are better than the best trace until one of them is confirmed.
+    fn try_orders(&mut self, orders: impl IntoIterator<Item = Trace>) -> Result<bool, R::Error> {
+        for candidate in orders {
+            self.runner.runner.check_interrupt()?;
+            if rank(&candidate) >= self.goal.rank || self.runs_left() == 0 {
                 continue;
             }
-            let plan = relaxed_plan(&candidate, &order, &[]);
-            let actual = self.runner.run(&plan)?;
-            self.count();
-            if actual.signature() != self.goal.signature {
+            let order: Vec<usize> = (0..candidate.events.len()).collect();
+            let actual = self.execute(&relaxed_plan(&candidate, &order, &[]))?;
+            if !self.goal.is_same_failure(&actual) {
                 self.mark_events_incomplete();
             }
-            if self.goal.is_met_by(&actual) {
-                self.adopt(actual, Transformation::Static);
+            if self.accept(actual, Transformation::Static)? {
                 return Ok(true);
             }
         }
@@ -314,6 +415,7 @@ impl<R: Runner> Simplifier<'_, R> {
 
     /// The events do not show everything that matters, so nothing that they ruled out is ruled out.
     fn mark_events_incomplete(&mut self) {
+        self.has_hidden_dependence = true;
         if std::mem::take(&mut self.events_are_complete) {
             self.known.clear();
             self.failed.clear();
@@ -321,92 +423,203 @@ impl<R: Runner> Simplifier<'_, R> {
     }
 
     fn adopt(&mut self, actual: Trace, transformation: Transformation) {
-        let (before, after) = (Cost::of(&self.goal.best.events).switches, Cost::of(&actual.events).switches);
-        self.stats.credit(transformation, before, after);
-        self.goal.best = actual;
+        let new = rank(&actual);
+        self.stats.credit(transformation, self.goal.rank.0.switches, new.0.switches);
+        (self.goal.best, self.goal.rank) = (actual, new);
         (self.watch)(Improvement { transformation, trace: &self.goal.best, stats: &self.stats });
     }
 
-    /// Runs candidates made of the best trace until one of them is better; returns whether one was.
-    fn try_candidates(&mut self, generate: CandidateGenerator<R::Error>) -> Result<bool, R::Error> {
-        let base = self.goal.best.clone();
-        let rules = Rules::of(&base);
-        let mut prints = Vec::new();
-        let mut candidates = Vec::new();
-        for candidate in generate(&base, self.options.suffix, &|| self.runner.check_interrupt())? {
-            if self.failed.contains(&candidate.change) {
+    /// If many segments are left, leaves out the end and the beginning of the schedule, and executes groups of segments
+    /// thread by thread: first half of the trace at a time, then half of that.
+    fn consolidate_groups(&mut self) -> Result<(), R::Error> {
+        for part in [Part::End, Part::Beginning] {
+            if SegmentOrder::of(&self.goal.best.events).pieces.len() > FEW_SEGMENTS {
+                self.truncate(part)?;
+            }
+        }
+        let mut size = SegmentOrder::of(&self.goal.best.events).pieces.len().next_power_of_two();
+        while size >= 4 && SegmentOrder::of(&self.goal.best.events).pieces.len() > FEW_SEGMENTS {
+            let before = self.goal.rank;
+            self.consolidate_groups_of(size)?;
+            if self.goal.rank < before {
+                self.reorder_best_if_worth_it()?;
+            }
+            size /= 2;
+        }
+        Ok(())
+    }
+
+    /// Tries the groups of this many segments, from the first to the last.
+    fn consolidate_groups_of(&mut self, size: usize) -> Result<(), R::Error> {
+        let mut base = self.goal.best.clone();
+        let mut segments = SegmentOrder::of(&base.events);
+        let mut position = Position::start(&base.events);
+        let mut at = self.options.suffix.map_or(0, |suffix| segments.pieces.len().saturating_sub(suffix));
+        while at < segments.pieces.len() && self.runs_left() > 0 {
+            self.runner.runner.check_interrupt()?;
+            let group = at..(at + size).min(segments.pieces.len());
+            let start = segments.pieces[at].from;
+            position.advance(&base.events, start);
+            at = group.end;
+            let Some(candidate) = position.consolidated(&base.events, &segments, group.clone()) else {
+                continue;
+            };
+            let plan = candidate.plan(&base);
+            if self.is_known_useless(&plan) {
                 continue;
             }
-            self.runner.check_interrupt()?;
-            let mut print = if self.events_are_complete {
-                fingerprints(&base, &candidate.order, rules).states.last().copied().unwrap_or(0)
+            let actual = self.execute(&plan)?;
+            if self.goal.is_met_by(&actual) {
+                let same = |(a, b): &(&Event, &Event)| (a.thread, a.op, a.addr) == (b.thread, b.op, b.addr);
+                let common = base.events.iter().zip(&actual.events).take(start).take_while(same).count();
+                if !self.accept(actual, Transformation::ConsolidateUpTei)? {
+                    continue;
+                }
+                base = self.goal.best.clone();
+                let end = segments.pieces.get(group.end).map_or(base.events.len(), |piece| piece.from);
+                segments = SegmentOrder::of(&base.events);
+                if common < start {
+                    position = Position::start(&base.events);
+                }
+                // The group has as many events as before, unless the run went another way.
+                at = segments.pieces.partition_point(|piece| piece.to <= end);
+            }
+            if self.take_turns()? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next candidate that is worth a run.
+    fn next_attempt(
+        &mut self,
+        base: &Trace,
+        candidates: &mut Candidates<'_>,
+        prints: &mut HashSet<u64>,
+    ) -> Result<Option<Attempt>, R::Error> {
+        loop {
+            self.runner.runner.check_interrupt()?;
+            let Some(candidate) = candidates.next(&mut self.failed) else { return Ok(None) };
+            let mut print = if self.events_are_complete && base.events.len() <= SHORT {
+                let prints = fingerprints(base, &candidate.order, Rules::of(base));
+                prints.states.last().copied().unwrap_or(0)
             } else {
                 fingerprint_of_order(&candidate.order)
             };
             for &place in &candidate.run_on {
                 print = print.rotate_left(1) ^ (place as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
             }
-            if !self.known.contains(&print) && !prints.contains(&print) {
-                prints.push(print);
-                candidates.push(candidate);
+            if !self.known.contains(&print) && prints.insert(print) {
+                let plan = relaxed_plan(base, &candidate.order, &candidate.run_on);
+                return Ok(Some(Attempt { candidate, plan, print }));
             }
         }
-        let plan_of = |candidate: &Candidate| relaxed_plan(&base, &candidate.order, &candidate.run_on);
-        let mut at = 0;
-        while at < candidates.len() && self.runs_left() > 0 {
+    }
+
+    /// Runs candidates made of the best trace until one of them is better; returns whether one was.
+    fn try_candidates(&mut self, aim: Aim) -> Result<bool, R::Error> {
+        let base = self.goal.best.clone();
+        let mut candidates = Candidates::of(&base, aim, self.options.suffix);
+        let ahead = if base.events.len() <= SHORT { AHEAD } else { 1 };
+        let mut prints = HashSet::new();
+        let mut queue: VecDeque<Attempt> = VecDeque::new();
+        while self.runs_left() > 0 {
             // Candidates that are certainly no improvement need no run. Within a batch that is decided when the
             // runs before have their results, as it would be without batches.
-            let mut batch: Vec<(usize, Plan)> = Vec::new();
             let most = self.options.batch.max(1).min(self.runs_left());
-            let mut next = at;
-            while next < candidates.len() && batch.len() < most {
-                self.runner.check_interrupt()?;
-                let plan = plan_of(&candidates[next]);
-                if batch.is_empty() && self.is_known_useless(&plan) {
-                    self.mark_tried(&candidates[next], prints[next]);
-                    at = next + 1;
-                } else if !batch.is_empty()
-                    && (self.runner.get(&plan).is_some() || batch.iter().any(|(_, other)| *other == plan))
-                {
-                    break;
-                } else {
-                    batch.push((next, plan));
-                }
-                next += 1;
+            while queue.len() < most.max(ahead) {
+                let Some(attempt) = self.next_attempt(&base, &mut candidates, &mut prints)? else { break };
+                queue.push_back(attempt);
             }
-            let ahead: Vec<Plan> = candidates[at..].iter().take(AHEAD).map(plan_of).collect();
-            self.runner.runner.announce_plans(&ahead);
-            let plans: Vec<Plan> = batch.iter().map(|(_, plan)| plan.clone()).collect();
-            let goal = &self.goal;
-            let traces = self.runner.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
-            for ((candidate, plan), trace) in batch.into_iter().zip(traces) {
-                at = candidate + 1;
-                let candidate = &candidates[candidate];
-                self.mark_tried(candidate, prints[at - 1]);
-                self.runner.insert(&plan, &trace);
-                self.count();
-                if self.goal.is_met_by(&trace) {
-                    self.failed.remove(&candidate.change);
-                    self.adopt(trace.clone(), candidate.transformation);
-                    self.improve_statically(&trace)?;
-                    return Ok(true);
-                }
-                if trace.signature() == self.goal.signature && self.improve_statically(&trace)? {
-                    return Ok(true);
-                }
+            if queue.is_empty() {
+                return Ok(false);
+            }
+            let batch = self.next_batch(&mut queue, most);
+            if batch.is_empty() {
+                continue;
+            }
+            let announced = batch.iter().chain(&queue).take(AHEAD).map(|attempt| attempt.plan.clone());
+            self.runner.runner.announce_plans(&announced.collect::<Vec<_>>());
+            if self.run_batch(batch, &mut queue)? {
+                return Ok(true);
             }
         }
         Ok(false)
     }
 
+    /// Takes the next attempts to run.
+    fn next_batch(&mut self, queue: &mut VecDeque<Attempt>, most: usize) -> Vec<Attempt> {
+        let mut batch: Vec<Attempt> = Vec::new();
+        while batch.len() < most
+            && let Some(attempt) = queue.pop_front()
+        {
+            if batch.is_empty() && self.is_known_useless(&attempt.plan) {
+                self.mark_tried(&attempt);
+            } else if !batch.is_empty()
+                && (self.runner.get(&attempt.plan).is_some()
+                    || batch.iter().any(|other| other.plan == attempt.plan))
+            {
+                queue.push_front(attempt);
+                break;
+            } else {
+                batch.push(attempt);
+            }
+        }
+        batch
+    }
+
+    /// Runs these attempts until one of them is better, or can be made better without running; returns whether one
+    /// was, or the candidates must be made again. The rest goes back to the queue.
+    fn run_batch(&mut self, batch: Vec<Attempt>, queue: &mut VecDeque<Attempt>) -> Result<bool, R::Error> {
+        let plans: Vec<Plan> = batch.iter().map(|attempt| attempt.plan.clone()).collect();
+        let Self { goal, runner, balance, .. } = self;
+        let mut judgements: Vec<Judgement> = Vec::new();
+        let mut work = runner.work;
+        let traces = runner.runner.run_until(&plans, &mut |_, trace| {
+            let judgement = judge(goal, balance, work, trace);
+            work += run_cache::work_of(trace);
+            let accepted = judgement.reach.is_some_and(|reach| reach < goal.rank);
+            judgements.push(judgement);
+            accepted
+        })?;
+        let mut attempts = batch.into_iter();
+        for (trace, judgement) in traces.into_iter().zip(judgements) {
+            let Some(attempt) = attempts.next() else { break };
+            self.mark_tried(&attempt);
+            self.runner.insert(&attempt.plan, &trace, Some(judgement.reach));
+            self.count();
+            if self.accept(trace, attempt.candidate.transformation)? {
+                self.failed.remove(&attempt.candidate.change);
+                self.reorder_best_if_worth_it()?;
+                return Ok(true);
+            }
+            let were_complete = self.events_are_complete;
+            if self.try_orders(judgement.orders.into_iter().flatten())?
+                || self.events_are_complete != were_complete
+            {
+                return Ok(true);
+            }
+        }
+        attempts.rev().for_each(|attempt| queue.push_front(attempt));
+        Ok(false)
+    }
+
     /// Records that a candidate need not be tried again.
-    fn mark_tried(&mut self, candidate: &Candidate, print: u64) {
-        self.known.insert(print);
-        self.failed.insert(candidate.change.clone());
+    fn mark_tried(&mut self, attempt: &Attempt) {
+        self.known.insert(attempt.print);
+        self.failed.insert(attempt.candidate.change.clone());
     }
 
     /// Returns whether the result of a plan is known, and is no improvement.
-    fn is_known_useless(&self, plan: &Plan) -> bool {
-        self.runner.get(plan).is_some_and(|trace| !self.goal.is_near(trace))
+    fn is_known_useless(&mut self, plan: &Plan) -> bool {
+        let work = self.runner.work;
+        let Some(known) = self.runner.get_mut(plan) else { return false };
+        if known.reach.is_none()
+            && let Some(trace) = &known.trace
+        {
+            known.reach = Some(judge(&self.goal, &mut self.balance, work, trace).reach);
+        }
+        known.reach.is_some_and(|reach| reach.is_none_or(|reach| reach >= self.goal.rank))
     }
 }

@@ -5,7 +5,7 @@
 //! has the same failure at no higher cost. The rules for running a schedule that no longer fits are those of
 //! relaxed replay (`unsnarl-sched`, `relaxed.rs`).
 //!
-//! This is algorithm 1 of the paper as it is printed.
+//! This is algorithm 1 of the paper as it is printed, except that it always ends: see `is_progress`.
 
 pub(crate) mod segment_order;
 mod stats;
@@ -14,7 +14,8 @@ pub use stats::{SimplificationStats, Transformation};
 
 use crate::{Cost, Runner, prove::Proof};
 use segment_order::{Piece, SegmentOrder};
-use unsnarl_model::{Signature, Trace};
+use std::cmp::Ordering;
+use unsnarl_model::{Plan, RunLimits, Signature, Trace};
 
 /// The best trace found, and how it was found.
 #[derive(Clone, Debug)]
@@ -50,17 +51,24 @@ pub fn simplify<R: Runner>(
     runner: &mut R,
     watch: &mut dyn FnMut(Improvement<'_>),
 ) -> SimplificationResult<R::Error> {
-    let mut tinertia = Tinertia {
-        signature: trace.signature(),
-        current: trace.clone(),
-        runner,
-        watch,
-        stats: SimplificationStats::default(),
+    let mut tinertia = Tinertia::new(bounded(trace));
+    let stopped = loop {
+        if let Err(stopped) = runner.check_interrupt() {
+            break Some(stopped);
+        }
+        let Some(plan) = tinertia.next_plan() else { break None };
+        match runner.run(&plan) {
+            Ok(actual) => {
+                if let Some(transformation) = tinertia.observe(actual) {
+                    watch(Improvement { transformation, trace: &tinertia.current, stats: &tinertia.stats });
+                }
+            }
+            Err(stopped) => break Some(stopped),
+        }
     };
-    let stopped = tinertia.work().err();
-    let Tinertia { current: trace, stats, .. } = tinertia;
+    let Tinertia { current, stats, .. } = tinertia;
     SimplificationResult {
-        trace,
+        trace: with_limits(current, trace.plan.limits),
         stats,
         proof: None,
         switches_ruled_out: None,
@@ -69,98 +77,206 @@ pub fn simplify<R: Runner>(
     }
 }
 
-struct Tinertia<'a, R: Runner> {
+/// The algorithm between two runs: it says which plan to run next, and is given the result.
+pub(crate) struct Tinertia {
     signature: Signature,
     /// The paper's τ_cur.
-    current: Trace,
-    runner: &'a mut R,
-    watch: &'a mut dyn FnMut(Improvement<'_>),
-    stats: SimplificationStats,
+    pub(crate) current: Trace,
+    /// Its segments.
+    segments: SegmentOrder,
+    /// The switches of the current trace at the beginning of the round.
+    before_round: u64,
+    stage: Stage,
+    pending: Option<Pending>,
+    pub(crate) stats: SimplificationStats,
 }
 
-impl<R: Runner> Tinertia<'_, R> {
-    fn work(&mut self) -> Result<(), R::Error> {
-        loop {
-            let old = Cost::of(&self.current.events).switches;
-            self.stats.rounds += 1;
-            self.remove_last()?;
-            self.consolidate_up()?;
-            self.consolidate_down()?;
-            if old <= Cost::of(&self.current.events).switches {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
-    fn remove_last(&mut self) -> Result<(), R::Error> {
-        self.backwards(SegmentOrder::remove_last, Transformation::RemoveLast)
-    }
-
-    /// Lines 11 to 17: forwards. Only a segment's last action counts.
-    fn consolidate_up(&mut self) -> Result<(), R::Error> {
-        let mut segments = SegmentOrder::of(&self.current.events);
-        let mut at = 1;
-        loop {
-            let piece = segments.pieces.partition_point(|piece| piece.to < at);
-            let Some(Piece { to, .. }) = segments.pieces.get(piece) else { return Ok(()) };
-            at = to + 1;
-            let Some(candidate) = segments.move_up(piece) else { continue };
-            if let Some(actual) = self.is_variant(&candidate, Transformation::ConsolidateUpTei)? {
-                // The longest movable prefix is assumed to be the one that was just executed.
-                let executed = executed_of_next(&self.current, &segments, piece, &actual);
-                let Some(candidate) = segments.move_up_actions(piece, executed) else { continue };
-                if self.is_variant(&candidate, Transformation::ConsolidateUpActions)?.is_some() {
-                    continue;
-                }
-            }
-            segments = SegmentOrder::of(&self.current.events);
-        }
-    }
-
+/// The position in a round; lines 5 to 22.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Lines 5 to 10: backwards over the trace, from before this event. Only a segment's first action counts.
+    RemoveLast {
+        at: usize,
+    },
+    /// Lines 11 to 17: forwards, from the segment that contains this event's predecessor. Only a segment's last
+    /// action counts.
+    ConsolidateUp {
+        at: usize,
+    },
+    /// The second stage of the same, for this segment: as many actions as the first stage executed.
+    ConsolidateUpActions {
+        at: usize,
+        piece: usize,
+        executed: usize,
+    },
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
-    fn consolidate_down(&mut self) -> Result<(), R::Error> {
-        self.backwards(SegmentOrder::move_down, Transformation::ConsolidateDown)
-    }
+    ConsolidateDown {
+        at: usize,
+    },
+    Done,
+}
 
-    /// Changes the segments from last to first, continuing in the changed trace.
-    fn backwards(
-        &mut self,
-        change: fn(&SegmentOrder, usize) -> Option<SegmentOrder>,
-        transformation: Transformation,
-    ) -> Result<(), R::Error> {
-        let mut segments = SegmentOrder::of(&self.current.events);
-        let mut at = self.current.events.len();
-        while let Some(piece) = segments.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
-            at = segments.pieces[piece].from;
-            let Some(candidate) = change(&segments, piece) else { continue };
-            if self.is_variant(&candidate, transformation)?.is_none() {
-                at = at.min(self.current.events.len());
-                segments = SegmentOrder::of(&self.current.events);
-            }
+/// The candidate that is being run.
+struct Pending {
+    transformation: Transformation,
+    /// The context switches that it requests.
+    switches: u64,
+    /// The segment to which the thread's next one was moved.
+    piece: usize,
+}
+
+impl Tinertia {
+    pub(crate) fn new(trace: Trace) -> Self {
+        let segments = SegmentOrder::of(&trace.events);
+        let mut stats = SimplificationStats::default();
+        stats.rounds = 1;
+        Self {
+            signature: trace.signature(),
+            before_round: segments.switches(),
+            stage: Stage::RemoveLast { at: trace.events.len() },
+            current: trace,
+            segments,
+            pending: None,
+            stats,
         }
-        Ok(())
     }
 
-    /// Runs a candidate. If it is a variant-trace (section 4.2.1), the executed trace becomes the current
-    /// one; otherwise it is returned.
-    fn is_variant(
-        &mut self,
-        candidate: &SegmentOrder,
-        transformation: Transformation,
-    ) -> Result<Option<Trace>, R::Error> {
-        self.runner.check_interrupt()?;
-        let actual = self.runner.run(&candidate.plan(&self.current))?;
+    /// Returns whether there is nothing left to run.
+    pub(crate) const fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    /// Returns the context switches that are left.
+    pub(crate) fn switches(&self) -> u64 {
+        self.segments.switches()
+    }
+
+    /// Returns the plan of the next candidate; `None` at the end.
+    pub(crate) fn next_plan(&mut self) -> Option<Plan> {
+        loop {
+            let (transformation, piece, candidate) = match self.stage {
+                Stage::RemoveLast { at } => match self.before(at) {
+                    Some(piece) => {
+                        self.stage = Stage::RemoveLast { at: self.segments.pieces[piece].from };
+                        (Transformation::RemoveLast, piece, self.segments.remove_last(piece))
+                    }
+                    None => {
+                        self.stage = Stage::ConsolidateUp { at: 1 };
+                        continue;
+                    }
+                },
+                Stage::ConsolidateUp { at } => {
+                    let piece = self.segments.pieces.partition_point(|piece| piece.to < at);
+                    match self.segments.pieces.get(piece) {
+                        Some(&Piece { to, .. }) => {
+                            self.stage = Stage::ConsolidateUp { at: to + 1 };
+                            (Transformation::ConsolidateUpTei, piece, self.segments.move_up(piece))
+                        }
+                        None => {
+                            self.stage = Stage::ConsolidateDown { at: self.current.events.len() };
+                            continue;
+                        }
+                    }
+                }
+                Stage::ConsolidateUpActions { at, piece, executed } => {
+                    self.stage = Stage::ConsolidateUp { at };
+                    let candidate = self.segments.move_up_actions(piece, executed);
+                    (Transformation::ConsolidateUpActions, piece, candidate)
+                }
+                Stage::ConsolidateDown { at } => match self.before(at) {
+                    Some(piece) => {
+                        self.stage = Stage::ConsolidateDown { at: self.segments.pieces[piece].from };
+                        (Transformation::ConsolidateDown, piece, self.segments.move_down(piece))
+                    }
+                    None => {
+                        self.next_round();
+                        continue;
+                    }
+                },
+                Stage::Done => return None,
+            };
+            let Some(candidate) = candidate else { continue };
+            self.pending = Some(Pending { transformation, switches: candidate.switches(), piece });
+            return Some(candidate.plan(&self.current));
+        }
+    }
+
+    /// Returns the last segment that begins before this event.
+    fn before(&self, at: usize) -> Option<usize> {
+        self.segments.pieces.partition_point(|piece| piece.from < at).checked_sub(1)
+    }
+
+    fn next_round(&mut self) {
+        let switches = self.segments.switches();
+        if self.before_round <= switches {
+            self.stage = Stage::Done;
+            return;
+        }
+        self.before_round = switches;
+        self.stats.rounds += 1;
+        self.stage = Stage::RemoveLast { at: self.current.events.len() };
+    }
+
+    /// Judges the run of the latest plan. If it is a variant-trace (section 4.2.1) it becomes the current trace,
+    /// and its transformation is returned.
+    pub(crate) fn observe(&mut self, actual: Trace) -> Option<Transformation> {
+        let Pending { transformation, switches, piece } = self.pending.take()?;
         self.stats.executions += 1;
-        let cost = Cost::of(&actual.events).switches;
-        if actual.signature() != self.signature || cost > candidate.switches() {
-            return Ok(Some(actual));
+        let is_variant = actual.signature() == self.signature
+            && Cost::of(&actual.events).switches <= switches
+            && is_progress(&actual, &self.current);
+        if !is_variant {
+            if let (Transformation::ConsolidateUpTei, Stage::ConsolidateUp { at }) =
+                (transformation, self.stage)
+            {
+                // The longest movable prefix is assumed to be the one that was just executed.
+                let executed = executed_of_next(&self.current, &self.segments, piece, &actual);
+                self.stage = Stage::ConsolidateUpActions { at, piece, executed };
+            }
+            return None;
         }
-        self.stats.credit(transformation, Cost::of(&self.current.events).switches, cost);
-        self.current = actual;
-        (self.watch)(Improvement { transformation, trace: &self.current, stats: &self.stats });
-        Ok(None)
+        let segments = SegmentOrder::of(&actual.events);
+        self.stats.credit(transformation, self.segments.switches(), segments.switches());
+        (self.current, self.segments) = (actual, segments);
+        if let Stage::RemoveLast { at } | Stage::ConsolidateDown { at } = &mut self.stage {
+            *at = (*at).min(self.current.events.len());
+        }
+        Some(transformation)
     }
+}
+
+/// Returns whether the algorithm may continue with the executed trace.
+///
+/// The paper accepts any trace that costs no more. But each run of a loop that waits may execute another round, so
+/// that would not always end. Here the switches, the preemptions and the events decrease, in this order of
+/// importance, or they are equal and events moved towards the front. Both can happen only finitely often.
+fn is_progress(actual: &Trace, current: &Trace) -> bool {
+    let rank = |trace: &Trace| (Cost::of(&trace.events), trace.events.len());
+    match rank(actual).cmp(&rank(current)) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => {
+            let lengths = |trace: &Trace| -> Vec<usize> {
+                SegmentOrder::of(&trace.events).pieces.iter().map(Piece::len).collect()
+            };
+            lengths(actual) > lengths(current)
+        }
+    }
+}
+
+/// Returns the trace with a plan that stops runs which become much longer: they are no improvement.
+pub(crate) fn bounded(trace: &Trace) -> Trace {
+    let mut limits = trace.plan.limits;
+    // If the limit is the failure, it stays.
+    if trace.outcome.limit().is_none() {
+        limits.events = limits.events.min(4 * trace.events.len() as u64 + 10_000);
+    }
+    with_limits(trace.clone(), limits)
+}
+
+pub(crate) fn with_limits(mut trace: Trace, limits: RunLimits) -> Trace {
+    trace.plan.limits = limits;
+    trace
 }
 
 /// Returns how many events of the thread's next piece were executed when it was moved up to right after this

@@ -42,6 +42,19 @@ impl Transformation {
             Self::Search => "search",
         }
     }
+
+    /// Returns the name in a sentence.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::RemoveLast => "leaving out events",
+            Self::ConsolidateUpTei => "moving segments up",
+            Self::ConsolidateUpActions => "moving events up",
+            Self::ConsolidateDown => "moving segments down",
+            Self::Static => "reordering independent events",
+            Self::Search => "the search",
+        }
+    }
 }
 
 impl fmt::Display for Transformation {
@@ -55,6 +68,8 @@ impl fmt::Display for Transformation {
 pub struct SimplificationStats {
     /// The number of runs.
     pub executions: u64,
+    /// The executions that look for something better than the result of the transformations.
+    pub search_executions: u64,
     /// The number of rounds over all operations.
     pub rounds: u64,
     removed: [u64; Transformation::ALL.len()],
@@ -78,6 +93,7 @@ impl SimplificationStats {
     /// Adds the runs of other work whose result is not used.
     pub(crate) fn add_runs(&mut self, other: &Self) {
         self.executions += other.executions;
+        self.search_executions += other.search_executions;
         self.rounds += other.rounds;
     }
 

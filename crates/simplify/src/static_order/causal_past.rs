@@ -39,7 +39,7 @@ fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
         OutcomeKind::Exit(_) => Some(vec![last]),
         OutcomeKind::Deadlock => wait_cycle(&trace.outcome.waits, last),
         OutcomeKind::Livelock
-        | OutcomeKind::Timeout
+        | OutcomeKind::Undecided(_)
         | OutcomeKind::Race
         | OutcomeKind::Misuse
         | OutcomeKind::Check => None,

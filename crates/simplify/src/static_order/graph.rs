@@ -172,6 +172,16 @@ impl Graph {
     }
 }
 
+/// Returns the direct dependences between events of different threads, the earlier event first. All others follow
+/// from these and from the order of each thread.
+pub(crate) fn direct_pairs(events: &[Event], rules: Rules) -> Vec<(usize, usize)> {
+    let mut builder = Builder::apart(Rules { end: false, ..rules });
+    events.iter().for_each(|&event| builder.push(event));
+    let graph = builder.finish();
+    let before = |at: usize| graph.before(at as NodeIx).iter().map(move |&first| (first as usize, at));
+    (0..graph.len()).flat_map(before).collect()
+}
+
 fn on_futex(event: &Event) -> bool {
     event.op.object_kind() == Some(ObjectKind::Futex)
 }

@@ -3,7 +3,7 @@
 use super::{Ins, Program};
 use std::collections::HashMap;
 use unsnarl_model::{
-    Action, EnabledThreads, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
+    Action, EnabledThreads, Event, Flags, Limit, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Plan,
     Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_sched::{Pick, Picker, PrefixSteps, RunView, SpinDetector, ThreadSet, changes_nothing};
@@ -137,11 +137,21 @@ impl<'p> Machine<'p> {
                 break;
             }
             if self.events.len() as u64 >= self.plan.limits.events {
-                self.end(OutcomeKind::Timeout, None, None, "the limit of events was reached");
+                self.end(
+                    OutcomeKind::Undecided(Limit::Events),
+                    None,
+                    None,
+                    "the limit of events was reached",
+                );
                 break;
             }
             let Pick::Run(thread) = picker.pick(&self) else {
-                self.end(OutcomeKind::Timeout, None, None, "the plan ended before the program did");
+                self.end(
+                    OutcomeKind::Undecided(Limit::Plan),
+                    None,
+                    None,
+                    "the plan ended before the program did",
+                );
                 break;
             };
             let preempts = thread != self.current
@@ -603,14 +613,7 @@ impl<'p> Machine<'p> {
             sites: self.sites,
             events: self.events,
             outcome: self.outcome.unwrap_or(Outcome::exit(0)),
-            warnings: Vec::new(),
-            program_warnings: Vec::new(),
-            native: false,
-            races: Vec::new(),
-            counterfactuals: Vec::new(),
-            callers: Vec::new(),
-            names: Vec::new(),
-            output: Output::default(),
+            ..Trace::default()
         }
     }
 }

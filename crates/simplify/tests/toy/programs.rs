@@ -137,3 +137,79 @@ fn piece() -> impl Strategy<Value = Vec<Ins>> {
         }),
     ]
 }
+
+/// Programs whose threads also wait in loops: they poll a variable, try a lock, or wait with a timeout until something
+/// happens.
+pub(crate) fn polling() -> impl Strategy<Value = Program> {
+    let thread = || (body(), prop::collection::vec(wait(), 1..3), body());
+    let others = prop::collection::vec(thread(), 1..4);
+    (others, body(), 0..2u64, 2..4u64).prop_map(|(others, body, count, barrier)| {
+        let mut main: Vec<Ins> = (1..=others.len() as u8).map(Ins::Create).collect();
+        append(&mut main, body);
+        // So that most loops end.
+        main.extend([Ins::Write(0, 1), Ins::Add(1, 1), Ins::Write(2, 2)]);
+        let mut threads = vec![main];
+        for (before, waits, after) in others {
+            let mut list = Vec::new();
+            append(&mut list, before);
+            append(&mut list, waits);
+            append(&mut list, after);
+            threads.push(list);
+        }
+        Program { threads, bare: false, sole_accesses_are_events: true, count, barrier }
+    })
+}
+
+/// A loop that ends when something has happened.
+fn wait() -> impl Strategy<Value = Vec<Ins>> {
+    let pause = || prop::sample::select(vec![Ins::Yield, Ins::Sleep]);
+    prop_oneof![
+        (0..3u8, pause()).prop_map(|(var, pause)| vec![
+            Ins::Read(var),
+            Ins::Unless(0, 4),
+            pause,
+            Ins::Goto(0)
+        ]),
+        (0..3u8).prop_map(|var| vec![Ins::Read(var), Ins::Unless(0, 3), Ins::Goto(0)]),
+        (0..2u8, pause()).prop_map(|(lock, pause)| {
+            vec![
+                Ins::TryLock(lock),
+                Ins::Unless(0, 4),
+                pause,
+                Ins::Goto(0),
+                Ins::Add(2, 1),
+                Ins::Unlock(lock),
+            ]
+        }),
+        (0..3u8).prop_map(|var| {
+            vec![
+                Ins::Lock(0),
+                Ins::Read(var),
+                Ins::Unless(0, 5),
+                Ins::TimedWait(0, 0),
+                Ins::Goto(1),
+                Ins::Unlock(0),
+            ]
+        }),
+    ]
+}
+
+/// Threads that each add to a total under a lock, `rounds` times, and one of which must find the flag of another one set:
+/// a long trace with one switch that matters.
+pub(crate) fn long(threads: u8, rounds: i64) -> Program {
+    const FLAG: u8 = 100;
+    let worker = |number: u8| {
+        let mut list =
+            vec![Ins::Lock(0), Ins::Add(0, 1), Ins::Unlock(0), Ins::Add(number, 1), Ins::Unless(rounds, 0)];
+        if number == 1 {
+            list.extend([Ins::Write(FLAG, 1), Ins::Write(FLAG, 0)]);
+        }
+        if number == 2 {
+            list.extend([Ins::Read(FLAG), Ins::Unless(1, 8), Ins::Fail("the flag is set")]);
+        }
+        list
+    };
+    let main = (1..=threads).map(Ins::Create).chain((1..=threads).map(Ins::Join)).collect();
+    let workers = (1..=threads).map(worker);
+    Program { threads: std::iter::once(main).chain(workers).collect(), ..Program::default() }
+}

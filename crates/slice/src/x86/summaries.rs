@@ -92,6 +92,11 @@ impl Summary {
         if let Some(atomic) = name.strip_prefix("__tsan_atomic").and_then(atomic) {
             return atomic;
         }
+        // Instrumented programs call allocation functions through the runtime's functions of these names.
+        let passed_on = name.strip_prefix("unsnarl_").map(Self::of);
+        if let Some(known) = passed_on.filter(|of| of.quality == SummaryQuality::Known) {
+            return known;
+        }
         if name.starts_with("__tsan_") || name.starts_with("unsnarl_") || name.starts_with("__unsnarl_") {
             return Self::new(SummaryQuality::NoData, 0, "");
         }

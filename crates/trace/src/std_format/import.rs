@@ -10,8 +10,7 @@ use std::{
     io::{self, BufRead},
 };
 use unsnarl_model::{
-    Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace,
+    Event, Flags, Module, ModuleIx, Op, Order, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
 };
 use unsnarl_semantics::{
     Machine,
@@ -378,21 +377,11 @@ impl<'a, S: Sink> Importer<'a, S> {
             return Err(StdError::Empty);
         }
         let trace = Trace {
-            program: Program::default(),
             modules: vec![Module { path: MODULE.into(), ..Module::default() }],
-            plan: Plan::default(),
             threads: self.threads,
             sites: self.sites,
-            events: Vec::new(),
-            outcome: Outcome::exit(0),
-            warnings: Vec::new(),
-            program_warnings: Vec::new(),
-            native: false,
-            races: Vec::new(),
-            counterfactuals: Vec::new(),
-            callers: Vec::new(),
             names: self.names.all(),
-            output: Output::default(),
+            ..Trace::default()
         };
         let Self { names, notes, odd, skipped, count, events, .. } = self;
         Ok(ImportOutcome { trace, names, notes, odd, skipped, count, events })

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Misuse, Module,
-    ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix,
-    Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Limit, Misuse,
+    Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy,
+    Prefix, Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Timeouts,
+    Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -107,6 +108,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 choices,
                 from_checkpoint,
                 spurious,
+                timeouts: [Timeouts::Eager, Timeouts::Fair, Timeouts::Late][spins as usize % 3],
                 entropy,
                 epoch,
                 limits,
@@ -142,6 +144,7 @@ fn kind() -> impl Strategy<Value = OutcomeKind> {
     prop_oneof![
         any::<i32>().prop_map(OutcomeKind::Exit),
         any::<i32>().prop_map(OutcomeKind::Signal),
+        select(Limit::ALL).prop_map(OutcomeKind::Undecided),
         select(
             &[
                 OutcomeKind::Deadlock,
@@ -150,7 +153,6 @@ fn kind() -> impl Strategy<Value = OutcomeKind> {
                 OutcomeKind::Exception,
                 OutcomeKind::Panic,
                 OutcomeKind::Livelock,
-                OutcomeKind::Timeout,
                 OutcomeKind::Race,
                 OutcomeKind::Misuse,
                 OutcomeKind::Check

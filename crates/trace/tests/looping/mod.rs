@@ -1,8 +1,7 @@
 //! A looping program of any size: four threads that acquire one lock and walk an array each.
 
 use unsnarl_model::{
-    Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace,
+    Event, Flags, Module, ModuleIx, Op, Order, Program, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
 };
 
 pub(crate) fn trace(events: usize) -> Trace {
@@ -43,18 +42,9 @@ pub(crate) fn trace(events: usize) -> Trace {
     Trace {
         program: Program { path: "/bin/loop".into(), ..Program::default() },
         modules: vec![Module { path: "/bin/loop".into(), size: 0x4000, ..Module::default() }],
-        plan: Plan::default(),
         events: events.collect(),
         threads: [thread(ThreadId::main())].into_iter().chain(children).collect(),
         sites: (0..6).map(|nth| site(0x1100 + 0x20 * nth)).collect(),
-        outcome: Outcome::exit(0),
-        warnings: Vec::new(),
-        program_warnings: Vec::new(),
-        native: false,
-        races: Vec::new(),
-        counterfactuals: Vec::new(),
-        callers: Vec::new(),
-        names: Vec::new(),
-        output: Output::default(),
+        ..Trace::default()
     }
 }

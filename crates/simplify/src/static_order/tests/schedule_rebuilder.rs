@@ -6,9 +6,7 @@ use crate::static_order::{
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use unsnarl_model::{
-    Event, Misuse, Op, Outcome, Output, Plan, Program, Site, ThreadIx, Trace, Wait, Warning,
-};
+use unsnarl_model::{Event, Misuse, Op, Outcome, Site, ThreadIx, Trace, Wait, Warning};
 
 /// Rebuilds the new order from the events of each thread.
 fn rebuilt(trace: &Trace, order: &Reordering) -> Trace {
@@ -53,21 +51,10 @@ fn trace(events: Vec<Event>, warned: Vec<(u64, u16)>, waits: Vec<(u16, u64)>) ->
         holders: Vec::new(),
     });
     Trace {
-        program_warnings: Vec::new(),
-        native: false,
-        program: Program::default(),
-        modules: Vec::new(),
-        plan: Plan::default(),
-        threads: Vec::new(),
-        sites: Vec::new(),
-        callers: Vec::new(),
         events,
         outcome: Outcome { waits: waits.collect(), ..Outcome::exit(0) },
         warnings: warnings.collect(),
-        races: Vec::new(),
-        counterfactuals: Vec::new(),
-        names: Vec::new(),
-        output: Output::default(),
+        ..Trace::default()
     }
 }
 

@@ -1,0 +1,5 @@
+/* Yields for ever. */
+#include <sched.h>
+int main(void) {
+  for (;;) sched_yield();
+}

@@ -4,10 +4,7 @@ use crate::{
     explore::SearchOptions,
     suite,
     verdict::{UsageError, Verdict},
-    wrap::{
-        built,
-        cargo::{CargoCall, cargo},
-    },
+    wrap::cargo::{CargoCall, cargo},
 };
 use anyhow::Result;
 use std::ffi::OsString;
@@ -48,11 +45,7 @@ impl Cargo {
                            `unsnarl explore -- PROG` searches in a program";
                 return Err(UsageError(reason.into()).into());
             }
-            let status = cargo(&call, call.rest)?;
-            if status == 0 && call.is_build() && !call.is_quiet() {
-                eprint!("{}", built::describe(&call)?);
-            }
-            return Ok(Verdict::Status(status));
+            return cargo(&call, call.rest).map(Verdict::Status);
         }
         if given(own, &["--doc"]) {
             let reason = "doc-tests cannot be explored: `cargo test --doc` runs them";

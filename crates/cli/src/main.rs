@@ -21,7 +21,6 @@ mod cargo;
 mod checkpoint;
 mod convert;
 mod doctor;
-mod examined;
 mod explore;
 mod fix;
 mod gdb;

@@ -50,7 +50,6 @@ mod loaded;
 mod log;
 mod maps;
 mod modules;
-mod partial_stores;
 mod pauses;
 mod pointer_guard;
 mod queue;

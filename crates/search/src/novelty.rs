@@ -14,7 +14,6 @@
 use crate::{
     Knowledge, RunSummary, Strategy,
     recorded_run::RecordedRun,
-    seeds::RunSeeds,
     state::{mix, number_of},
 };
 use std::{collections::HashMap, rc::Rc};
@@ -25,7 +24,6 @@ use unsnarl_semantics::{AccessValue, Operation};
 #[derive(Debug)]
 pub struct Novelty {
     plan: Plan,
-    seeds: RunSeeds,
     /// The number of visits of each state.
     visits: HashMap<u64, u32>,
     /// Prefixes to new states, each to be tried a few times.
@@ -51,12 +49,11 @@ const CANDIDATES: usize = 8;
 const MAX_PREFIXES: usize = 1 << 18;
 
 impl Novelty {
-    /// Builds the strategy; the seeds of its runs derive from the plan's.
+    /// Builds the strategy; runs use seeds from the plan's on.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let draw = plan.seed;
         Self {
-            seeds: RunSeeds::new(draw),
             plan: Plan { tail: Policy::Random, choices: true, ..plan },
             visits: HashMap::new(),
             prefixes: Vec::new(),
@@ -109,8 +106,9 @@ impl Strategy for Novelty {
             self.prefixes.clear();
         }
         let prefix = self.pick_prefix().unwrap_or_default();
-        // A prefix leads to its state only with the random numbers of the run that it is from.
-        Some(Plan { prefix, seed: self.seeds.next(), ..self.plan.clone() })
+        let plan = Plan { prefix, ..self.plan.clone() };
+        self.plan.seed = self.plan.seed.wrapping_add(1);
+        Some(plan)
     }
 
     fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {

@@ -4,7 +4,10 @@ use crate::{
     explore::SearchOptions,
     suite,
     verdict::{UsageError, Verdict},
-    wrap::cargo::{CargoCall, cargo},
+    wrap::{
+        built,
+        cargo::{CargoCall, cargo},
+    },
 };
 use anyhow::Result;
 use std::ffi::OsString;
@@ -45,7 +48,11 @@ impl Cargo {
                            `unsnarl explore -- PROG` searches in a program";
                 return Err(UsageError(reason.into()).into());
             }
-            return cargo(&call, call.rest).map(Verdict::Status);
+            let status = cargo(&call, call.rest)?;
+            if status == 0 && call.is_build() && !call.is_quiet() {
+                eprint!("{}", built::describe(&call)?);
+            }
+            return Ok(Verdict::Status(status));
         }
         if given(own, &["--doc"]) {
             let reason = "doc-tests cannot be explored: `cargo test --doc` runs them";

@@ -1,14 +1,16 @@
 //! `unsnarl hunt`: explains a failure that occurs once in a while, in one command.
 
 use crate::{
+    examined::Examined,
     explore::{self, Explore, SearchOptions, SearchReport},
     judge,
-    options::{Follow, Target, duration},
+    options::{Follow, PointSet, Target, duration},
     output, report,
     simplify::{self, SimplificationReport},
     slice::{self, SliceOutcome},
     target, traces,
     verdict::Verdict,
+    wrap::cargo::TARGET,
 };
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -18,7 +20,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-use unsnarl_model::{Stats, Trace};
+use unsnarl_model::{Module, Program, Stats, Trace};
 use unsnarl_report::{
     Case, CaseResult, ProgramNames, RenderOptions, cause_text, counterfactuals_json, headline_text,
     interleaving_table, junit, rest_text, stats_json,
@@ -74,6 +76,9 @@ impl Hunt {
         let json = self.options.run.json;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
+        if let Some(note) = uninstrumented(&program, self.build.is_some()) {
+            print_progress(json, &note);
+        }
         print_progress(json, "searching for a schedule that fails");
         let budget = self.options.budget();
         // Without a time for the whole command, the parts after the search have their own.
@@ -257,6 +262,27 @@ fn reduction(before: &Stats, after: &Stats) -> String {
         output::counted(before.preemptive, "preemption"),
         after.preemptive
     )
+}
+
+/// Says that the program's accesses will not be examined, and where there is a build whose accesses would.
+fn uninstrumented(program: &Program, built: bool) -> Option<String> {
+    let module = Module { path: program.path.clone(), size: 1, ..Module::default() };
+    let examined = Examined::new(&PointSet::default(), 1, &[module], &program.cwd);
+    let unseen = examined.unseen_text(&program.cwd);
+    let build = if built { " (the command of --build must use CC or CXX)" } else { "" };
+    (!unseen.is_empty()).then(|| match instrumented_build(&program.path) {
+        Some(other) => format!("{unseen}there is an instrumented build: {}", output::quoted(&other)),
+        None => format!("{}{build}", unseen.trim_end()),
+    })
+}
+
+/// Returns the build of the same name that `unsnarl cargo` made: `target/debug/prog` has one in
+/// `target/unsnarl/…/debug/prog`.
+fn instrumented_build(path: &str) -> Option<PathBuf> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let (target, profile) = directory.rsplit_once('/')?;
+    let other = PathBuf::from(format!("{target}/unsnarl/{TARGET}/{profile}/{name}"));
+    unsnarl_symbols::is_instrumented(&other).then_some(other)
 }
 
 /// Prints the current stage as progress.

@@ -21,6 +21,7 @@ mod cargo;
 mod checkpoint;
 mod convert;
 mod doctor;
+mod examined;
 mod explore;
 mod fix;
 mod gdb;

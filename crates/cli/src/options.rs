@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use unsnarl_exec::Settings;
 use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits, Timeouts};
+use unsnarl_search::entropy_of;
 
 /// The program to run.
 #[derive(Args)]
@@ -42,6 +43,11 @@ pub(crate) struct RunArgs {
     /// Make only one in N of these accesses a schedule point
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
+    /// Seed of the program's own random numbers, which are then the same in all runs
+    ///
+    /// By default they derive from the seed of each run, so that the runs of a search differ in them
+    #[arg(long, value_name = "S")]
+    entropy: Option<u64>,
     /// Let waits on condition variables wake up spuriously, as POSIX allows
     #[arg(long)]
     spurious: bool,
@@ -102,13 +108,14 @@ impl ThreadArgs {
 }
 
 /// Memory accesses that are schedule points.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PointSet {
     /// None.
     Sync,
     /// Every instrumented access while several threads are alive.
     All,
     /// Accesses that race.
+    #[default]
     Races,
     /// Accesses in functions and files of these names.
     Named(Vec<String>),
@@ -125,6 +132,18 @@ impl FromStr for PointSet {
             "" => return Err("expected races, all, sync, or names of functions and files".into()),
             names => Self::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
         })
+    }
+}
+
+impl PointSet {
+    /// Returns the set as the command line takes it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Sync => "sync".into(),
+            Self::All => "all".into(),
+            Self::Races => "races".into(),
+            Self::Named(names) => names.join(","),
+        }
     }
 }
 
@@ -163,6 +182,16 @@ impl RunArgs {
         self.points.clone().unwrap_or(default)
     }
 
+    /// Returns whether the program's random numbers are the same in all runs.
+    pub(crate) fn pins_random_numbers(&self) -> bool {
+        self.entropy.is_some()
+    }
+
+    /// Returns how many of the accesses that could be schedule points there are for one that is.
+    pub(crate) fn one_in(&self) -> u32 {
+        self.one_in
+    }
+
     /// Returns the same options with this point set.
     pub(crate) fn with_points(self, points: PointSet) -> Self {
         Self { points: Some(points), ..self }
@@ -176,9 +205,12 @@ impl RunArgs {
             PointSet::Races => (Points::Places, Places::default()),
             PointSet::Named(names) => (Points::Places, sites::resolve(program, names)?),
         };
+        // A run without a seed is the same every time.
+        let drawn = if tail == Policy::Fair { Plan::default().entropy } else { entropy_of(seed) };
         Ok(Plan {
             tail,
             seed,
+            entropy: self.entropy.unwrap_or(drawn),
             points,
             places,
             one_in: self.one_in,

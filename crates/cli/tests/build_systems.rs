@@ -222,6 +222,52 @@ fn main() {
 }
 
 #[test]
+fn c_code_of_build_scripts_is_instrumented() {
+    let manifest = "[package]\nname = \"mixed\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    // The crate `cc` works in this way.
+    let build = r#"
+use std::{env, process::Command};
+fn main() {
+    let out = env::var("OUT_DIR").unwrap();
+    let compiler = env::var("CC_x86_64_unknown_linux_gnu").or(env::var("CC")).unwrap_or("cc".into());
+    let words: Vec<_> = compiler.split(' ').collect();
+    let object = format!("{out}/hits.o");
+    let mut compile = Command::new(words[0]);
+    compile.args(&words[1..]).args(["-O1", "-g", "-fPIC", "-c", "hits.c", "-o", &object]);
+    assert!(compile.status().unwrap().success());
+    let mut archive = Command::new("ar");
+    assert!(archive.args(["rcs", &format!("{out}/libhits.a"), &object]).status().unwrap().success());
+    println!("cargo:rustc-link-search=native={out}");
+    println!("cargo:rustc-link-lib=static=hits");
+}
+"#;
+    let main = "
+extern \"C\" { static hits: i32; fn visit(); }
+fn main() {
+    let threads: Vec<_> = (0..2).map(|_| std::thread::spawn(|| unsafe { visit() })).collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(unsafe { hits }, 2);
+}
+";
+    let files = [("Cargo.toml", manifest), ("build.rs", build), ("hits.c", COUNTER), ("src/main.rs", main)];
+    let directory = project("mixed", &files);
+    let mut command = Command::new(UNSNARL);
+    command.args(["cargo", "build", "--offline"]).current_dir(&directory);
+    for inherited in ["CC", "CXX", "RUSTFLAGS", "CARGO_TARGET_DIR"] {
+        command.env_remove(inherited);
+    }
+    let output = command.output().expect("unsnarl runs");
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{report}");
+    let program = "target/unsnarl/x86_64-unknown-linux-gnu/debug/mixed";
+    assert!(report.contains("built    /") && report.contains(&format!("{program}\n")), "{report}");
+    assert!(report.ends_with("not instrumented: Rust's standard library\n"), "{report}");
+    is_controlled(&directory, program, "hits.c");
+}
+
+#[test]
 fn sources_compile_and_link_in_one_command() {
     let directory = project(
         "one-step",

@@ -142,6 +142,7 @@ fn cargo_test_explores_each_test_and_reports_failures() {
         "replay   unsnarl replay .unsnarl/loses-1.snarl   (checked: identical)\n",
         "again    unsnarl cargo --runs 300 test --offline -- --exact locks\n",
         "result: FAILED. 1 passed; 2 failed; 0 ignored; ",
+        "examined synchronisation operations, atomics and accesses that conflict\n",
         "doc-tests are not explored",
     ] {
         assert!(report.contains(expected), "`{expected}` is missing:\n{report}");

@@ -212,6 +212,7 @@ impl SharedMemory {
             points: plan.points as u8,
             spurious: plan.spurious.into(),
             timeouts: plan.timeouts as u8,
+            continuations: plan.continuations.into(),
             conflicts: (plan.conflicts && self.can_detect_races).into(),
             choices: plan.choices.into(),
             from_checkpoint: plan.from_checkpoint.into(),

@@ -73,6 +73,18 @@ impl Run<'_> {
         events.iter().position(|event| event.op() == Some(Op::Create)).map_or(0, |create| create as u64 + 1)
     }
 
+    /// Returns the number of events before the program used its first random number, if it used any.
+    #[must_use]
+    pub fn first_random(&self) -> Option<u64> {
+        self.executor.memory.header().first_random.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Returns the number of threads, main included.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.executor.memory.threads().len()
+    }
+
     /// Returns the number of events after the program's first checkpoint; all if there is none.
     #[must_use]
     pub fn points(&self) -> u64 {
@@ -100,8 +112,14 @@ impl Run<'_> {
     /// Returns the conflicts that were found, if the plan asked for them, and the modules of their sites.
     #[must_use]
     pub fn conflicts(&self) -> (Vec<Conflict>, Vec<Module>) {
-        let modules = collect::modules(&self.executor.memory, &self.executor.program);
+        let modules = self.modules();
         (collect::conflicts(&self.executor.memory, &collect::SiteTable::new(&modules)), modules)
+    }
+
+    /// Returns the modules of the program.
+    #[must_use]
+    pub fn modules(&self) -> Vec<Module> {
+        collect::modules(&self.executor.memory, &self.executor.program)
     }
 
     /// Returns the enabled threads at each event, if the plan asked for them.

@@ -22,6 +22,8 @@ pub(crate) struct Snapshot {
     plan: Plan,
     /// There was only one thread up to this point, so there was no choice to record.
     single_threaded: bool,
+    /// The program has used a random number.
+    uses_random_numbers: bool,
     /// Bytes of shared memory that it has mapped.
     pub(crate) room: u64,
     /// The standard streams at this point.
@@ -39,11 +41,11 @@ pub(crate) struct StreamState {
 impl Snapshot {
     pub(crate) fn new(
         server_process: SnapshotProcess,
-        (plan, single_threaded): (Plan, bool),
+        (plan, single_threaded, uses_random_numbers): (Plan, bool, bool),
         room: u64,
         streams: StreamState,
     ) -> Self {
-        Self { server_process, plan, single_threaded, room, streams }
+        Self { server_process, plan, single_threaded, uses_random_numbers, room, streams }
     }
 
     /// Returns the number of points after which it waits.
@@ -58,14 +60,15 @@ impl Snapshot {
         let (modules, prefix) = (&self.plan.prefix.modules, &plan.prefix);
         own <= points(prefix)
             && (prefix.actions.is_empty() || *modules == prefix.modules)
-            && differ_only_in_schedule(&self.plan, plan)
+            && differ_only_in_choices(&self.plan, plan)
+            && (!self.uses_random_numbers || self.plan.entropy == plan.entropy)
             && (self.single_threaded || self.plan.choices == plan.choices)
             && self.plan.prefix.common_points(&plan.prefix) == own
     }
 }
 
-/// Returns whether two plans have no other difference than their schedules.
-fn differ_only_in_schedule(a: &Plan, b: &Plan) -> bool {
+/// Returns whether two plans have no other difference than their schedules and the program's random numbers.
+fn differ_only_in_choices(a: &Plan, b: &Plan) -> bool {
     let Plan {
         prefix: _,
         tail: _,
@@ -78,7 +81,8 @@ fn differ_only_in_schedule(a: &Plan, b: &Plan) -> bool {
         from_checkpoint,
         spurious,
         timeouts,
-        entropy,
+        continuations,
+        entropy: _,
         epoch,
         limits,
         inputs,
@@ -90,7 +94,7 @@ fn differ_only_in_schedule(a: &Plan, b: &Plan) -> bool {
         && *from_checkpoint == b.from_checkpoint
         && *spurious == b.spurious
         && *timeouts == b.timeouts
-        && *entropy == b.entropy
+        && *continuations == b.continuations
         && *epoch == b.epoch
         && *limits == b.limits
         && *inputs == b.inputs

@@ -16,6 +16,7 @@ extern crate alloc;
 mod block;
 mod effects;
 mod layout;
+mod partial_store;
 mod registers;
 mod wait_loops;
 
@@ -23,6 +24,7 @@ pub use block::static_successor;
 pub use effects::{CopyKind, Effects};
 pub use iced_x86 as iced;
 pub use layout::{Address, BlockLayout, MemoryAccess, Sample};
+pub use partial_store::is_partial_store;
 pub use registers::{FLAGS, REGISTERS, RegisterPart, gpr, part};
 pub use wait_loops::{closed_loop_at, wait_loop_at};
 

@@ -31,6 +31,8 @@ pub struct Plan {
     pub spurious: bool,
     /// The rule by which time-outs expire while other threads can go on.
     pub timeouts: Timeouts,
+    /// True if a schedule point follows each thread creation in programs whose accesses are not seen.
+    pub continuations: bool,
     /// The seed of the program's own random numbers.
     pub entropy: u64,
     /// The virtual time at the start, in nanoseconds since 1970.
@@ -55,6 +57,7 @@ impl Default for Plan {
             from_checkpoint: false,
             spurious: false,
             timeouts: Timeouts::default(),
+            continuations: true,
             entropy: 0x5eed,
             // 2026-01-01 00:00:00 UTC, a fixed date, so that the seed alone determines a run.
             epoch: 1_767_225_600_000_000_000,

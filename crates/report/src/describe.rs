@@ -47,6 +47,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
             SchedulingOp::Sleep { end } => {
                 format!("slept until {}", seconds(end.saturating_sub(trace.plan.epoch)))
             }
+            SchedulingOp::Point { name: 0 } => "continue".to_owned(),
             SchedulingOp::Point { name } => match objects.point(name) {
                 Some(name) => format!("point `{name}`"),
                 None => "point".to_owned(),

@@ -3,7 +3,7 @@
 //! Plain accesses return at once, after two instructions, unless they are observed and several threads are
 //! alive. Atomic ones perform the operation, as the compiler expects.
 
-use crate::state::Runtime;
+use crate::{partial_stores, state::Runtime};
 use core::{
     arch::naked_asm,
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
@@ -28,6 +28,11 @@ pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool
     ONE_IN.store(one_in.max(1), Ordering::Relaxed);
     SAMPLE_SEED.store(sample_seed, Ordering::Relaxed);
     ENABLED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
+}
+
+/// Samples accesses by this seed from now on.
+pub(crate) fn set_sample_seed(seed: u64) {
+    SAMPLE_SEED.store(seed, Ordering::Relaxed);
 }
 
 /// Observes accesses only while several threads are alive.
@@ -55,6 +60,27 @@ impl Runtime {
         chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_sampled())
     }
 
+    /// Executes a plain access, or a part of one, that is a schedule point; returns the bytes before it.
+    #[inline]
+    pub(crate) fn log_part(&mut self, op: Op, addr: usize, size: u64, pc: u64) -> u64 {
+        self.turn(op, addr, pc);
+        let own_stack = self.is_on_own_stack(addr);
+        let thread = self.state.current;
+        self.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
+        // SAFETY: the program is about to access these bytes itself.
+        let value = unsafe { value_at(addr, size) };
+        let flags = if own_stack { Flags::OWN_STACK } else { Flags::NONE };
+        self.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
+        value
+    }
+
+    /// Returns whether an address is in a frame of the running thread.
+    #[inline]
+    pub(crate) fn is_on_own_stack(&mut self, addr: usize) -> bool {
+        let here = &raw const addr as usize;
+        (here..self.state.me().stack_top).contains(&addr)
+    }
+
     /// Samples accesses by the thread's own count, so that other threads do not influence which ones are
     /// chosen.
     fn is_sampled(&mut self) -> bool {
@@ -69,19 +95,16 @@ impl Runtime {
 #[inline]
 fn plain_access(op: Op, addr: usize, size: u64, pc: u64) {
     let Some(runtime) = Runtime::enter() else { return };
-    let is_point = runtime.is_point(pc);
-    if is_point {
-        runtime.turn(op, addr, pc);
-    }
-    let here = &raw const is_point as usize;
-    let own_stack = (here..runtime.state.me().stack_top).contains(&addr);
-    let thread = runtime.state.current;
-    runtime.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
-    if is_point {
-        // SAFETY: the program is about to access these bytes itself.
-        let value = unsafe { value_at(addr, size) };
-        let flags = if own_stack { Flags::OWN_STACK } else { Flags::NONE };
-        runtime.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
+    if runtime.is_point(pc) {
+        if op == Op::Write && size <= 8 && partial_stores::contains(pc, size) {
+            runtime.store_part(addr, size, pc);
+        } else {
+            runtime.log_part(op, addr, size, pc);
+        }
+    } else {
+        let own_stack = runtime.is_on_own_stack(addr);
+        let thread = runtime.state.current;
+        runtime.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
     }
 }
 
@@ -123,11 +146,16 @@ extern "C-unwind" fn write_range(addr: usize, size: usize, pc: u64) {
     range(Op::Write, addr, size, pc);
 }
 
-/// Handles an access to many bytes, also for `memcpy` and similar functions.
+/// Handles an access to many bytes, also those of functions of the C library, before the access is made.
 pub(crate) fn range(op: Op, addr: usize, size: usize, pc: u64) {
-    if size > 0 && OBSERVING.load(Ordering::Relaxed) {
+    if size > 0 && OBSERVING.load(Ordering::Relaxed) && !(op == Op::Read && is_constant(addr)) {
         plain_access(op, addr, size as u64, pc);
     }
+}
+
+/// Returns whether nothing can write to this address, such as a string literal: reads of it are no accesses.
+fn is_constant(addr: usize) -> bool {
+    Runtime::enter().is_some_and(|runtime| runtime.state.modules.is_constant(addr as u64))
 }
 
 /// Defines entry points of plain accesses: the exported names and the handler, which gets the return address

@@ -28,6 +28,12 @@ impl AtomicValues {
         Self { table: vec![Entry::default(); ENTRIES].into(), prebuilt: has_prebuilt_library() }
     }
 
+    /// Returns whether the program contains a standard library that is not instrumented.
+    #[inline]
+    pub(crate) fn has_prebuilt_library(&self) -> bool {
+        self.prebuilt
+    }
+
     /// Records that an atomic operation found one value and stored another; returns whether other code may
     /// have written in between.
     #[inline]

@@ -4,6 +4,7 @@
 use crate::{
     end,
     log::Log,
+    modules::Modules,
     shadow::Shadow,
     state::{Runtime, State},
 };
@@ -20,6 +21,13 @@ pub(crate) struct ConflictMonitor {
     /// The events whose call stacks are requested, and how many of them are captured.
     stack_requests: &'static [u64],
     captured: usize,
+}
+
+/// The parts of the run that a report refers to.
+#[derive(Clone, Copy)]
+pub(crate) struct ReportContext<'a> {
+    pub(crate) log: &'a Log,
+    pub(crate) modules: &'a Modules,
 }
 
 /// Pairs of sites that were reported.
@@ -67,13 +75,13 @@ impl ConflictMonitor {
 
     /// Processes an access that is about to happen.
     #[inline]
-    pub(crate) fn access(&mut self, log: &Log, access: &Access) {
+    pub(crate) fn access(&mut self, context: ReportContext<'_>, access: &Access) {
         let Self { detector, reported, .. } = self;
-        detector.access(access, |found| report_conflict(reported, log, &found, access));
+        detector.access(access, |found| report_conflict(reported, context, &found, access));
     }
 
     /// Processes an operation that was logged under this number.
-    pub(crate) fn step(&mut self, log: &Log, raw: &RawEvent, number: u64) {
+    pub(crate) fn step(&mut self, context: ReportContext<'_>, raw: &RawEvent, number: u64) {
         let Some(op) = raw.op() else { return };
         let event = Event {
             thread: raw.thread(),
@@ -95,13 +103,13 @@ impl ConflictMonitor {
             tag: raw.pc(),
         };
         let Self { detector, reported, .. } = self;
-        detector.step(&event, number, raw.pc(), |found| report_conflict(reported, log, &found, &access));
+        detector.step(&event, number, raw.pc(), |found| report_conflict(reported, context, &found, &access));
     }
 
     /// Processes a free: it conflicts with accesses that do not happen before it.
-    pub(crate) fn free(&mut self, log: &Log, access: &Access) {
+    pub(crate) fn free(&mut self, context: ReportContext<'_>, access: &Access) {
         let Self { detector, reported, .. } = self;
-        detector.free(access, |found| report_conflict(reported, log, &found, access));
+        detector.free(access, |found| report_conflict(reported, context, &found, access));
     }
 
     pub(crate) fn forget(&mut self, addr: usize, size: u64) {
@@ -109,18 +117,34 @@ impl ConflictMonitor {
     }
 }
 
-fn report_conflict(reported: &mut ReportedPairs, log: &Log, found: &FoundConflict, second: &Access) {
-    if !reported.insert((found.kind, found.first.tag(), second.tag)) {
+fn report_conflict(
+    reported: &mut ReportedPairs,
+    context: ReportContext<'_>,
+    found: &FoundConflict,
+    second: &Access,
+) {
+    let pcs = [found.first.tag(), second.tag];
+    let kind = context.certain_kind(found.kind, pcs);
+    if !reported.insert((kind, pcs[0], pcs[1])) {
         return;
     }
-    log.conflict(RawConflict {
-        kind: found.kind as u8,
+    context.log.conflict(RawConflict {
+        kind: kind as u8,
         ops: [found.first.op() as u8, second.op as u8],
         padding: 0,
         threads: [found.first.thread().0, second.thread.0],
-        pcs: [found.first.tag(), second.tag],
+        pcs,
         addr: found.addr,
     });
+}
+
+impl ReportContext<'_> {
+    /// Returns the kind of a conflict between two sites. Code that is not instrumented may order its accesses
+    /// by atomic operations that are not seen, so a race there may be none.
+    fn certain_kind(self, kind: ConflictKind, pcs: [u64; 2]) -> ConflictKind {
+        let is_certain = || pcs.iter().all(|&pc| self.modules.is_instrumented(pc));
+        if kind == ConflictKind::Race && !is_certain() { ConflictKind::Hidden } else { kind }
+    }
 }
 
 impl State {
@@ -128,7 +152,7 @@ impl State {
     pub(crate) fn watch_event(&mut self, event: &RawEvent, number: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
         if !event.op().is_none_or(|op| matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free)) {
-            conflicts.step(&self.log, event, number);
+            conflicts.step(ReportContext { log: &self.log, modules: &self.modules }, event, number);
             self.capture_conflict_stack(event.pc());
         }
         self.capture_event_stack(number);
@@ -167,9 +191,9 @@ impl Runtime {
     /// Passes an access that is about to happen to the detector.
     #[inline]
     pub(crate) fn watch(&mut self, access: &Access) {
-        let State { conflicts, log, .. } = &mut self.state;
+        let State { conflicts, log, modules, .. } = &mut self.state;
         if let Some(conflicts) = conflicts {
-            conflicts.access(log, access);
+            conflicts.access(ReportContext { log, modules }, access);
             if conflicts.side_requests.is_some() {
                 self.state.capture_conflict_stack(access.tag);
             }

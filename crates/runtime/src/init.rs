@@ -9,9 +9,7 @@ use crate::{
     context::{Context, ThreadBackend},
     crash, debug,
     descriptors::Descriptors,
-    end,
-    entropy::Entropy,
-    fiber, files, follow, heap,
+    end, fiber, files, follow, heap,
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
@@ -200,10 +198,13 @@ unsafe fn begin(header: *mut Header) {
         max_fruitless_events: plan.max_spins,
         rounds: RoundDetector::of(&plan),
         spurious: plan.spurious != 0,
+        continuations: false,
+        after_creation: None,
+        has_file_locks: false,
         to_reap: Vec::new(),
         log,
         clock: VirtualClock::new(plan.epoch),
-        entropy: Entropy::new(plan.entropy),
+        entropy: libc_randomness::start(plan.entropy),
         queues: Queues::default(),
         keys: Keys::default(),
         openmp: OpenMpLocks::default(),
@@ -224,10 +225,11 @@ unsafe fn begin(header: *mut Header) {
     state.take_over_signals();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
     state.refresh_modules();
+    state.continuations = plan.continuations != 0 && !state.modules.is_program_instrumented();
     ids::enable(sys::process());
     children::install_fork_handler();
     stream_identity::set_start(plan.epoch);
-    libc_randomness::replace(&mut state.entropy);
+    libc_randomness::replace_malloc_key();
     restore_environment();
     crash::install();
     if plan.conflicts != 0 {

@@ -50,6 +50,7 @@ mod loaded;
 mod log;
 mod maps;
 mod modules;
+mod partial_stores;
 mod pauses;
 mod pointer_guard;
 mod queue;

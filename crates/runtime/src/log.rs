@@ -40,6 +40,7 @@ pub(crate) struct Log {
 pub(crate) struct SavedLog {
     counts: [u32; 5],
     events: u64,
+    first_random: u64,
     tables: [Vec<u8>; 7],
 }
 
@@ -76,6 +77,14 @@ impl Log {
     pub(crate) fn header(&self) -> &mut Header {
         // SAFETY: the mapping is never removed, and only the carrier writes.
         unsafe { &mut *self.header }
+    }
+
+    /// Notes that the program uses a random number.
+    pub(crate) fn note_random(&self) {
+        let first = &self.header().first_random;
+        if first.load(Ordering::Relaxed) == 0 {
+            first.store(self.count + 1, Ordering::Relaxed);
+        }
     }
 
     /// Returns a pointer to an entry of the table at this offset.
@@ -157,6 +166,7 @@ impl Log {
         SavedLog {
             counts: counts.map(|count| count.load(Ordering::Relaxed)),
             events: self.count,
+            first_random: h.first_random.load(Ordering::Relaxed),
             tables: [
                 table(h.regions.threads, rows(&h.threads, size_of::<RawThread>())),
                 table(h.regions.modules, rows(&h.modules, size_of::<RawModule>())),
@@ -199,6 +209,7 @@ impl Log {
             // SAFETY: the tables are at the same offsets, or have room for as much.
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
+        h.first_random.store(saved.first_random, Ordering::Relaxed);
         if h.plan.choices > 0 && saved.tables[5].is_empty() {
             // No choices were recorded: there was only one thread.
             let only = RawEnabled { can_run: 1, yields: 0 };

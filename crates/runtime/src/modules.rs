@@ -1,14 +1,22 @@
 //! The program's modules: where they are loaded, and which of them are system internals.
 
-use crate::{heap, loaded, log::Log};
+use crate::{
+    heap,
+    loaded::{self, Loaded},
+    log::{Log, c_bytes},
+};
 use alloc::vec::Vec;
+use core::ffi::c_char;
 use unsnarl_model::Site;
+use unsnarl_wire::RUNTIME_LIBRARY;
 
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Vec<LoadedModule>,
     /// The program's image, which most queries are about.
     program: (u64, u64),
+    /// The parts of it that cannot be written: starts and sizes.
+    constants: [(u64, u64); 4],
     /// For each module of the plan its load address here; `u64::MAX` while it is not loaded.
     plan_bases: Vec<u64>,
 }
@@ -22,6 +30,8 @@ struct LoadedModule {
     is_unwinder: bool,
     /// True for OpenMP's library: its threads wait for each other without calling hooks.
     openmp: bool,
+    /// True if it was compiled with instrumentation: it needs this library.
+    instrumented: bool,
 }
 
 /// The owner of the code at an address.
@@ -39,6 +49,22 @@ impl Modules {
     #[inline]
     pub(crate) fn is_program(&self, pc: u64) -> bool {
         pc.wrapping_sub(self.program.0) < self.program.1
+    }
+
+    /// Returns whether this address is in a part of the program's image that is never written.
+    #[inline]
+    pub(crate) fn is_constant(&self, addr: u64) -> bool {
+        self.constants.iter().any(|&(start, size)| addr.wrapping_sub(start) < size)
+    }
+
+    /// Returns whether the program itself was compiled with instrumentation.
+    pub(crate) fn is_program_instrumented(&self) -> bool {
+        self.is_instrumented(self.program.0)
+    }
+
+    /// Returns whether the code at this address was compiled with instrumentation.
+    pub(crate) fn is_instrumented(&self, pc: u64) -> bool {
+        self.known.iter().any(|k| k.instrumented && (k.start..k.end).contains(&pc))
     }
 
     /// Returns the difference between addresses here and in the program's file.
@@ -90,12 +116,13 @@ impl Modules {
             let loads = || module.segments(libc::PT_LOAD).map(|(range, _)| range);
             let (start, end) = (loads().map(|range| range.start).min(), loads().map(|range| range.end).max());
             if let (Some(start), Some(end)) = (start, end) {
-                self.add(log, module.base(), start, end, module.path());
+                self.add(log, module, (start, end));
             }
         });
     }
 
-    fn add(&mut self, log: &Log, base: u64, start: u64, end: u64, path: &[u8]) {
+    fn add(&mut self, log: &Log, module: &Loaded<'_>, (start, end): (u64, u64)) {
+        let (base, path) = (module.base(), module.path());
         if self.known.iter().any(|k| k.base == base && k.start == start)
             || !log.module(base, start, end, path)
         {
@@ -103,9 +130,15 @@ impl Modules {
         }
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
         let (is_unwinder, openmp) = (name.starts_with(b"libgcc_s.so"), name.starts_with(b"libgomp.so"));
-        self.known.push(LoadedModule { base, start, end, is_unwinder, openmp });
+        let instrumented = needs_this_library(module);
+        self.known.push(LoadedModule { base, start, end, is_unwinder, openmp, instrumented });
         if path.is_empty() && self.program.1 == 0 {
             self.program = (start, end - start);
+            let constant =
+                module.segments(libc::PT_LOAD).filter(|(_, header)| header.p_flags & libc::PF_W == 0);
+            for (room, (range, _)) in self.constants.iter_mut().zip(constant) {
+                *room = (range.start, range.end - range.start);
+            }
         }
         for (at, planned) in log.plan_modules().enumerate() {
             if self.plan_bases.len() <= at {
@@ -116,4 +149,20 @@ impl Modules {
             }
         }
     }
+}
+
+/// Returns whether a module was linked with this library, which only `unsnarl cc` and `unsnarl cargo` do.
+fn needs_this_library(module: &Loaded<'_>) -> bool {
+    const NEEDED: u64 = 1;
+    const STRINGS: u64 = 5;
+    let Some((range, _)) = module.segments(libc::PT_DYNAMIC).next() else { return false };
+    let (base, table) = (module.base(), range.start as *const [u64; 2]);
+    // SAFETY: the module's dynamic section, which ends with an entry of zeros.
+    let entries = || (0..).map(|at| unsafe { *table.add(at) }).take_while(|&[tag, _]| tag != 0);
+    let Some([_, strings]) = entries().find(|&[tag, _]| tag == STRINGS) else { return false };
+    // The loader replaces the offset by the address, except in read-only sections.
+    let strings = if strings < base { base + strings } else { strings };
+    entries().any(|[tag, name]| {
+        tag == NEEDED && c_bytes((strings + name) as *const c_char) == RUNTIME_LIBRARY.as_bytes()
+    })
 }

@@ -6,15 +6,17 @@
 //! not possible, the snapshot is refused.
 
 use crate::{
+    access,
     context::ThreadBackend,
     dispatch, end,
     files::{CannotRestore, OpenFiles},
     heap,
     hooks::ids,
-    init, serve,
+    init, libc_randomness, serve,
     state::Runtime,
     sys,
 };
+use core::sync::atomic::Ordering;
 use unsnarl_model::Op;
 
 /// Handles the end of the plan: waits as a snapshot if the plan says so, else ends the run. Returns in
@@ -22,7 +24,12 @@ use unsnarl_model::Op;
 pub(crate) fn wait(runtime: &mut Runtime) {
     let state = &mut runtime.state;
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
-    let files = match (state.backend(), heap::with_plan_heap(|| OpenFiles::save(channel))) {
+    let open_files = if state.has_file_locks {
+        Err(CannotRestore("it uses file locks, which a fork does not keep"))
+    } else {
+        heap::with_plan_heap(|| OpenFiles::save(channel))
+    };
+    let files = match (state.backend(), open_files) {
         (ThreadBackend::Fibers, Ok(files)) => files,
         (backend, saved_channel) => {
             let reason = match saved_channel {
@@ -46,6 +53,12 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     files.restore();
     ids::enable(sys::process());
     state.log.restore_log(&saved);
+    if state.log.header().first_random.load(Ordering::Relaxed) == 0 {
+        // The program has not used any random number, so each run has its own.
+        let seed = state.log.header().plan.entropy;
+        state.entropy = libc_randomness::start(seed);
+        access::set_sample_seed(seed);
+    }
     // The new log lacks the time-outs that are withheld at this moment.
     state.timeouts.invalidate();
     state.rounds.continue_with(&state.log.header().plan);
@@ -54,5 +67,5 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     state.observed = state.log.header().plan.choices > 0;
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
     runtime.picker = if waits { picker.deferred() } else { picker };
-    state.log.header().attached.store(1, core::sync::atomic::Ordering::Release);
+    state.log.header().attached.store(1, Ordering::Release);
 }

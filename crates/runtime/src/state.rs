@@ -82,6 +82,12 @@ pub(crate) struct State {
     pub(crate) max_fruitless_events: u64,
     pub(crate) rounds: RoundDetector,
     pub(crate) spurious: bool,
+    /// True if a schedule point follows each creation of a thread: accesses that come after it are not seen.
+    pub(crate) continuations: bool,
+    /// The thread that is at such a point.
+    pub(crate) after_creation: Option<ThreadIx>,
+    /// The program has used file locks.
+    pub(crate) has_file_locks: bool,
     /// Threads that ended and that no thread will join.
     pub(crate) to_reap: Vec<ThreadIx>,
     pub(crate) log: Log,
@@ -211,6 +217,12 @@ impl State {
     #[inline]
     pub(crate) fn thread(&mut self, thread: ThreadIx) -> &mut Thread {
         &mut self.threads[thread.index()]
+    }
+
+    /// Returns the source of the program's random numbers, which it uses now.
+    pub(crate) fn random(&mut self) -> &mut Entropy {
+        self.log.note_random();
+        &mut self.entropy
     }
 
     /// Returns the running thread.
@@ -365,6 +377,11 @@ impl State {
 static NO_THREADS: ThreadSet = ThreadSet::new();
 
 impl RunView for State {
+    #[inline]
+    fn is_after_creation(&self) -> bool {
+        self.after_creation == Some(self.current)
+    }
+
     #[inline]
     fn current(&self) -> ThreadIx {
         self.current

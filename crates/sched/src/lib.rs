@@ -67,6 +67,11 @@ pub trait RunView {
     fn is_at(&self, _thread: ThreadIx, _place: u16) -> bool {
         false
     }
+    /// Returns whether the thread that ran last has just created a thread and does nothing but continue.
+    #[inline]
+    fn is_after_creation(&self) -> bool {
+        false
+    }
     /// Returns the thread of this run that corresponds to this thread of the plan, once it was created.
     fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
@@ -110,7 +115,14 @@ pub struct Picker {
     before: Option<fair::FairScheduler>,
     tail: Tail,
     starvation: starvation::StarvationGuard,
+    /// Decides whether the policy chooses at a point after the creation of a thread.
+    after_creation: Rng,
 }
+
+/// At one in so many points after the creation of a thread the policy chooses, if it chooses at random;
+/// otherwise the thread continues. A choice at each of them would delay the creation of further threads, and
+/// so make it less likely that all of them meet.
+const CHOICE_AFTER_CREATION: u32 = 16;
 
 #[derive(Debug)]
 enum PrefixFollower {
@@ -144,7 +156,13 @@ impl Picker {
             Policy::Pos => Tail::Pos(pos::PosScheduler::new(seed)),
             Policy::Race { first, second } => Tail::RaceDirected(race_directed(first, second, seed)),
         };
-        Self { prefix, before: None, tail, starvation: starvation::StarvationGuard::new() }
+        Self {
+            prefix,
+            before: None,
+            tail,
+            starvation: starvation::StarvationGuard::new(),
+            after_creation: Rng::new(!seed),
+        }
     }
 
     /// Defers the policy until [`begin`](Self::begin) is called: until then threads run without preemptions,
@@ -185,6 +203,8 @@ impl Picker {
         }
         let thread = if let Some(fair) = &mut self.before {
             fair.pick(world)
+        } else if self.continues_after_creation(world) {
+            world.current()
         } else {
             match &mut self.tail {
                 Tail::Stop => return Pick::End,
@@ -197,6 +217,13 @@ impl Picker {
         };
         self.starvation.note(thread);
         Pick::Run(thread)
+    }
+
+    /// Returns whether the thread that has just created another continues, without a choice by the policy.
+    #[inline]
+    fn continues_after_creation(&mut self, world: &impl RunView) -> bool {
+        let is_random = !matches!(self.tail, Tail::Stop | Tail::Fair(_));
+        is_random && world.is_after_creation() && self.after_creation.below(CHOICE_AFTER_CREATION) > 0
     }
 }
 
@@ -244,5 +271,51 @@ mod tests {
     fn plan_ending_with_prefix_is_not_deferred() {
         let mut picker = Picker::new(PrefixSteps::default(), Fidelity::Exact, Policy::Stop, 0).deferred();
         assert_eq!(picker.pick(&Toy::new(1)), Pick::End);
+    }
+
+    /// A run in which main has just created a thread.
+    struct AfterCreation(Toy);
+
+    impl RunView for AfterCreation {
+        fn current(&self) -> ThreadIx {
+            self.0.current()
+        }
+        fn ready(&self) -> &ThreadSet {
+            self.0.ready()
+        }
+        fn by_timeout(&self) -> &ThreadSet {
+            self.0.by_timeout()
+        }
+        fn earliest_timeout(&self) -> Option<ThreadIx> {
+            self.0.earliest_timeout()
+        }
+        fn yields(&self, thread: ThreadIx) -> bool {
+            self.0.yields(thread)
+        }
+        fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+            self.0.is_about_to(thread, action)
+        }
+        fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
+            self.0.conflict(a, b)
+        }
+        fn is_after_creation(&self) -> bool {
+            true
+        }
+        fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+            self.0.resolve_thread(in_plan)
+        }
+    }
+
+    #[test]
+    fn creator_is_seldom_preempted_before_it_continues() {
+        for policy in [Policy::Random, Policy::Pos] {
+            let preempted = (0..1600).filter(|&seed| {
+                let mut picker = Picker::new(PrefixSteps::default(), Fidelity::Exact, policy, seed);
+                picker.pick(&AfterCreation(Toy::new(2))) != Pick::Run(ThreadIx::MAIN)
+            });
+            // Half of one in 16.
+            let count = preempted.count();
+            assert!((25..75).contains(&count), "{policy:?}: {count}");
+        }
     }
 }

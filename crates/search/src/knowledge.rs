@@ -1,9 +1,9 @@
 //! The results of all runs of a search: where threads conflict, and how long runs are.
 
-use crate::RunSummary;
+use crate::{RunSummary, seeds::entropy_of};
 use std::collections::HashSet;
 use unsnarl_model::{
-    Conflict, ConflictKind, ModuleIx, Op, Places, Prefix, Segment, Side, Site, Span, ThreadId, ThreadIx,
+    Conflict, ConflictKind, ModuleIx, Op, Places, Plan, Prefix, Segment, Side, Site, Span, ThreadId, ThreadIx,
 };
 
 /// The places where threads conflict.
@@ -15,9 +15,27 @@ pub struct Knowledge {
     longest: u64,
     /// The smallest number of points that a run had before its second thread.
     single_thread_points: Option<u64>,
+    /// The number of results so far.
+    runs: u64,
+    /// The earliest use of random numbers so far.
+    randomness: Randomness,
+    /// True if the program's random numbers are the same in all runs.
+    pins_random_numbers: bool,
     /// The number of places given by the user, which come first: accesses elsewhere are ignored. 0 if none
     /// were given.
     given_count: usize,
+}
+
+/// The earliest use of random numbers by a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Randomness {
+    /// No run did.
+    #[default]
+    Unused,
+    /// Some run did, after it had created its second thread.
+    WithThreads,
+    /// Some run did before.
+    BeforeThreads,
 }
 
 /// Two places with conflicting operations, by their numbers in [`Knowledge::places`], in the order of
@@ -37,6 +55,36 @@ impl Knowledge {
     #[must_use]
     pub fn new(given_count: Places) -> Self {
         Self { given_count: given_count.spans.len(), places: given_count, ..Self::default() }
+    }
+
+    /// Returns the knowledge of a search in which all runs have the plan's random numbers.
+    #[must_use]
+    pub fn with_pinned_random_numbers(self) -> Self {
+        Self { pins_random_numbers: true, ..self }
+    }
+
+    /// Returns when the program uses random numbers.
+    #[must_use]
+    pub fn randomness(&self) -> Randomness {
+        self.randomness
+    }
+
+    /// Returns whether the program's random numbers differ between runs.
+    #[must_use]
+    pub fn varies_random_numbers(&self) -> bool {
+        self.randomness != Randomness::Unused && !self.pins_random_numbers
+    }
+
+    /// Returns a plan with this seed, and with random numbers of its own if the program uses any. Random
+    /// numbers that are used before there are threads are shared by all plans that are made together: their
+    /// runs continue from one snapshot.
+    pub(crate) fn with_seed(&self, plan: Plan, seed: u64) -> Plan {
+        let entropy = match self.randomness {
+            _ if !self.varies_random_numbers() => plan.entropy,
+            Randomness::BeforeThreads => entropy_of(plan.entropy ^ self.runs),
+            _ => entropy_of(seed),
+        };
+        Plan { seed, entropy, ..plan }
     }
 
     /// Returns the places where conflicts were found, in the order of discovery. Both places of each pair are
@@ -79,6 +127,13 @@ impl Knowledge {
     }
 
     pub(crate) fn learn(&mut self, summary: &RunSummary<'_>) {
+        self.runs += 1;
+        let randomness = match summary.first_random {
+            None => Randomness::Unused,
+            Some(at) if at < summary.single_thread_points => Randomness::BeforeThreads,
+            Some(_) => Randomness::WithThreads,
+        };
+        self.randomness = self.randomness.max(randomness);
         self.longest = self.longest.max(summary.points);
         self.single_thread_points = Some(
             self.single_thread_points
@@ -130,6 +185,25 @@ mod tests {
         let side =
             |offset| Side { thread: ThreadIx(0), op: Op::Write, site: Site { module: ModuleIx(1), offset } };
         Conflict { kind, addr: 0, sides: [side(a), side(b)] }
+    }
+
+    #[test]
+    fn random_numbers_vary_as_soon_as_the_program_uses_them() {
+        let entropies = |first_random, single_thread_points| {
+            let mut known = Knowledge::default();
+            known.learn(&RunSummary { first_random, single_thread_points, ..RunSummary::default() });
+            let entropy = |seed| known.with_seed(Plan::default(), seed).entropy;
+            let pinned = known.clone().with_pinned_random_numbers().with_seed(Plan::default(), 1).entropy;
+            assert_eq!(pinned, Plan::default().entropy);
+            (entropy(1), entropy(2))
+        };
+        let (first, second) = entropies(None, 5);
+        assert_eq!((first, second), (Plan::default().entropy, Plan::default().entropy));
+        let (first, second) = entropies(Some(9), 5);
+        assert_ne!(first, second);
+        let (first, second) = entropies(Some(2), 5);
+        assert_eq!(first, second, "one snapshot for plans that are made together");
+        assert_ne!(first, Plan::default().entropy);
     }
 
     #[test]

@@ -16,15 +16,17 @@ mod pct;
 mod portfolio;
 mod race;
 mod recorded_run;
+mod seeds;
 mod state;
 mod walk;
 
 pub use chess::Chess;
-pub use knowledge::{Knowledge, SitePair};
+pub use knowledge::{Knowledge, Randomness, SitePair};
 pub use novelty::Novelty;
 pub use pct::PctStrategy;
 pub use portfolio::Portfolio;
 pub use race::RaceDirectedStrategy;
+pub use seeds::entropy_of;
 pub use walk::SeedSweep;
 
 use unsnarl_model::{Conflict, EnabledThreads, Event, Module, ModuleIx, Places, Plan, Site, ThreadId, Trace};
@@ -86,6 +88,8 @@ pub struct RunSummary<'a> {
     pub points: u64,
     /// The number of points before the second thread existed.
     pub single_thread_points: u64,
+    /// The number of points before the program used its first random number, if it used any.
+    pub first_random: Option<u64>,
     /// The conflicts found.
     pub conflicts: &'a [Conflict],
     /// The modules that the conflicts are in.
@@ -156,6 +160,12 @@ impl Search {
     #[must_use]
     pub fn known(&self) -> &Knowledge {
         &self.known
+    }
+
+    /// Returns the same search, with the plan's random numbers for the program in all runs.
+    #[must_use]
+    pub fn with_pinned_random_numbers(self) -> Self {
+        Self { known: self.known.with_pinned_random_numbers(), ..self }
     }
 
     /// Returns what the strategy has proven if no run failed.

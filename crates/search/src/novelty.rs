@@ -14,6 +14,7 @@
 use crate::{
     Knowledge, RunSummary, Strategy,
     recorded_run::RecordedRun,
+    seeds::RunSeeds,
     state::{mix, number_of},
 };
 use std::{collections::HashMap, rc::Rc};
@@ -24,6 +25,7 @@ use unsnarl_semantics::{AccessValue, Operation};
 #[derive(Debug)]
 pub struct Novelty {
     plan: Plan,
+    seeds: RunSeeds,
     /// The number of visits of each state.
     visits: HashMap<u64, u32>,
     /// Prefixes to new states, each to be tried a few times.
@@ -49,11 +51,12 @@ const CANDIDATES: usize = 8;
 const MAX_PREFIXES: usize = 1 << 18;
 
 impl Novelty {
-    /// Builds the strategy; runs use seeds from the plan's on.
+    /// Builds the strategy; the seeds of its runs derive from the plan's.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let draw = plan.seed;
         Self {
+            seeds: RunSeeds::new(draw),
             plan: Plan { tail: Policy::Random, choices: true, ..plan },
             visits: HashMap::new(),
             prefixes: Vec::new(),
@@ -106,9 +109,8 @@ impl Strategy for Novelty {
             self.prefixes.clear();
         }
         let prefix = self.pick_prefix().unwrap_or_default();
-        let plan = Plan { prefix, ..self.plan.clone() };
-        self.plan.seed = self.plan.seed.wrapping_add(1);
-        Some(plan)
+        // A prefix leads to its state only with the random numbers of the run that it is from.
+        Some(Plan { prefix, seed: self.seeds.next(), ..self.plan.clone() })
     }
 
     fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {

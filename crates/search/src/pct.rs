@@ -1,13 +1,14 @@
 //! Probabilistic concurrency testing between runs: the length of a run, which the policy needs to place its
 //! priority changes, is learnt from earlier runs.
 
-use crate::{Knowledge, Strategy};
+use crate::{Knowledge, Strategy, seeds::RunSeeds};
 use unsnarl_model::{Plan, Policy};
 
-/// PCT runs of one depth, each with the next seed.
+/// PCT runs of one depth, each with a seed of its own.
 #[derive(Debug)]
 pub struct PctStrategy {
     plan: Plan,
+    seeds: RunSeeds,
     depth: u32,
 }
 
@@ -15,10 +16,10 @@ pub struct PctStrategy {
 const GUESS: u64 = 32;
 
 impl PctStrategy {
-    /// Builds the strategy; runs of this depth use seeds from the plan's on.
+    /// Builds the strategy; the seeds of its runs derive from the plan's.
     #[must_use]
     pub const fn new(plan: Plan, depth: u32) -> Self {
-        Self { plan, depth }
+        Self { seeds: RunSeeds::new(plan.seed), plan, depth }
     }
 }
 
@@ -30,9 +31,7 @@ impl Strategy for PctStrategy {
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
         let steps = if known.longest() == 0 { GUESS } else { known.longest() };
         let tail = Policy::Pct { depth: self.depth, steps };
-        let plan = Plan { tail, ..self.plan.clone() };
-        self.plan.seed = self.plan.seed.wrapping_add(1);
-        Some(plan)
+        Some(known.with_seed(Plan { tail, ..self.plan.clone() }, self.seeds.next()))
     }
 }
 

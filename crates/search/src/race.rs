@@ -4,7 +4,7 @@
 //! A conflict was found in one order of its two operations. The other order is tried first, since it may not
 //! have happened yet; then all orders of all pairs in turn.
 
-use crate::{Knowledge, Strategy};
+use crate::{Knowledge, Strategy, seeds::RunSeeds};
 use std::collections::HashMap;
 use unsnarl_model::{Plan, Policy};
 
@@ -12,6 +12,7 @@ use unsnarl_model::{Plan, Policy};
 #[derive(Debug)]
 pub struct RaceDirectedStrategy {
     plan: Plan,
+    seeds: RunSeeds,
     /// The cost of each order's runs so far: the cheapest is next.
     spent: HashMap<PairOrder, u64>,
 }
@@ -30,10 +31,10 @@ const SEEN: u64 = 2;
 const SAME_PLACE: u64 = 4;
 
 impl RaceDirectedStrategy {
-    /// Builds the strategy; runs use seeds from the plan's on.
+    /// Builds the strategy; the seeds of its runs derive from the plan's.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
-        Self { plan, spent: HashMap::new() }
+        Self { seeds: RunSeeds::new(plan.seed), plan, spent: HashMap::new() }
     }
 
     fn order(&mut self, known: &Knowledge) -> Option<PairOrder> {
@@ -79,9 +80,7 @@ impl Strategy for RaceDirectedStrategy {
             Some(PairOrder { first, second }) => Policy::Race { first, second },
             None => Policy::Random,
         };
-        let plan = Plan { tail, ..self.plan.clone() };
-        self.plan.seed = self.plan.seed.wrapping_add(1);
-        Some(plan)
+        Some(known.with_seed(Plan { tail, ..self.plan.clone() }, self.seeds.next()))
     }
 }
 

@@ -1,20 +1,21 @@
 //! Strategies whose runs differ only in their seed: the random walk and partial order sampling.
 
-use crate::{Knowledge, Strategy};
+use crate::{Knowledge, Strategy, seeds::RunSeeds};
 use unsnarl_model::{Plan, Policy};
 
-/// Repeats one policy, each run with the next seed. A run's plan depends only on its seed, so the seed is
+/// Repeats one policy, each run with a seed of its own. A run's plan depends only on its seed, so the seed is
 /// enough to repeat it.
 #[derive(Debug)]
 pub struct SeedSweep {
     plan: Plan,
+    seeds: RunSeeds,
 }
 
 impl SeedSweep {
-    /// Builds the strategy; runs of this policy use seeds from the plan's on.
+    /// Builds the strategy; the seeds of its runs derive from the plan's.
     #[must_use]
     pub fn new(plan: Plan, policy: Policy) -> Self {
-        Self { plan: Plan { tail: policy, ..plan } }
+        Self { seeds: RunSeeds::new(plan.seed), plan: Plan { tail: policy, ..plan } }
     }
 }
 
@@ -23,10 +24,8 @@ impl Strategy for SeedSweep {
         self.plan.tail.name()
     }
 
-    fn next(&mut self, _known: &Knowledge) -> Option<Plan> {
-        let plan = self.plan.clone();
-        self.plan.seed = self.plan.seed.wrapping_add(1);
-        Some(plan)
+    fn next(&mut self, known: &Knowledge) -> Option<Plan> {
+        Some(known.with_seed(self.plan.clone(), self.seeds.next()))
     }
 }
 
@@ -35,10 +34,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_use_consecutive_seeds() {
-        let mut walk = SeedSweep::new(Plan { seed: 7, ..Plan::default() }, Policy::Random);
-        let seeds: Vec<_> =
-            std::iter::from_fn(|| walk.next(&Knowledge::default())).take(3).map(|plan| plan.seed).collect();
-        assert_eq!(seeds, [7, 8, 9]);
+    fn searches_with_different_seeds_share_no_run() {
+        let runs = |seed| {
+            let mut walk = SeedSweep::new(Plan { seed, ..Plan::default() }, Policy::Random);
+            let plans = std::iter::from_fn(move || walk.next(&Knowledge::default()));
+            plans.take(100).map(|plan| plan.seed).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(runs(7), runs(7));
+        assert_eq!(runs(7).len(), 100);
+        assert!(runs(7).is_disjoint(&runs(8)));
     }
 }

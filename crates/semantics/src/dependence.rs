@@ -20,7 +20,7 @@
 //!   other ends; and an end does not pass a creation if that could leave a thread alone in between
 //!   ([`SharedObject::Concurrency`]).
 //! - `memcpy` and similar functions are recorded as events of one site and executed after the last of them:
-//!   the last one touches what all of them do.
+//!   the last one touches what all of them do. So does an operation on a descriptor, of the bytes it writes.
 //! - Other threads cannot run while a thread is in an undivided region, so its events keep their position
 //!   among all events, and so does the event before.
 //! - The program's end comes last, and creations keep their order, so that threads keep their numbers.
@@ -102,6 +102,10 @@ struct PendingReads {
 }
 
 impl PendingReads {
+    fn touches(&self) -> impl Iterator<Item = Touch> + use<> {
+        self.reads.into_iter().flatten().map(|read| Touch::Bytes(read, AccessMode::Reads))
+    }
+
     fn push(&mut self, site: SiteIx, read: ByteRange) {
         self.site = site;
         self.reads = match self.reads {
@@ -150,7 +154,10 @@ impl Relation {
             Operation::Thread(op) => self.life(&step, op, out),
             _ => {}
         }
-        self.thread(step.thread).pending_reads = PendingReads::default();
+        let pending = core::mem::take(&mut self.thread(step.thread).pending_reads);
+        if pending.site == step.site {
+            out.extend(pending.touches());
+        }
     }
 
     fn thread(&mut self, thread: ThreadIx) -> &mut ThreadState {
@@ -170,8 +177,7 @@ impl Relation {
         // ranges.
         let over_range = access.kind == AccessKind::Write || !matches!(access.range.len, 1 | 2 | 4 | 8 | 16);
         if over_range {
-            let reads = pending_reads.reads.iter().flatten();
-            out.extend(reads.map(|&read| Touch::Bytes(read, AccessMode::Reads)));
+            out.extend(pending_reads.touches());
         }
         if access.kind == AccessKind::Read {
             pending_reads.push(step.site, access.range);

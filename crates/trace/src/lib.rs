@@ -59,7 +59,7 @@ const PROGRAM_WARNINGS: u32 = 8;
 const CONTEXTS: u32 = 10;
 
 /// The first format with the rule for time-outs, and in which a run that was stopped is undecided, with the limit that
-/// stopped it.
+/// stopped it. It also says whether a schedule point follows a thread creation.
 const LIMITS: u32 = 11;
 
 /// The oldest format that this version reads.

@@ -30,7 +30,7 @@ fields! {
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
         choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits;
-        inputs, timeouts
+        inputs, timeouts, continuations
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }

@@ -31,6 +31,8 @@ pub enum Section {
     Recording,
     /// The rule for time-outs; not before format 11.
     Timeouts,
+    /// The rule for schedule points after thread creations; not before format 11.
+    Continuations,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -53,6 +55,7 @@ impl fmt::Display for Section {
             Self::ProgramWarnings => "program warnings section",
             Self::Recording => "recording section",
             Self::Timeouts => "time-outs section",
+            Self::Continuations => "continuations section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -74,6 +77,7 @@ impl Section {
             Self::ProgramWarnings => b"pwrn",
             Self::Recording => b"recd",
             Self::Timeouts => b"tout",
+            Self::Continuations => b"cont",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

@@ -103,6 +103,10 @@ impl<W: Write> EventWriter<W> {
         bytes.clear();
         trace.plan.timeouts.put(&mut bytes);
         sections.write(Section::Timeouts, &bytes)?;
+
+        bytes.clear();
+        trace.plan.continuations.put(&mut bytes);
+        sections.write(Section::Continuations, &bytes)?;
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 

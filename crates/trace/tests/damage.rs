@@ -32,7 +32,10 @@ fn sections_are_ordered() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
     assert_eq!(
         names,
-        ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "evnt", "end."]
+        [
+            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "evnt",
+            "end."
+        ]
     );
 }
 
@@ -94,21 +97,36 @@ fn older_formats_are_readable() {
     }
 }
 
+/// Returns a file without what format 11 added, as of format 10.
+fn format_10(trace: &Trace) -> Vec<u8> {
+    let mut file = encode(trace);
+    let all = sections(&file);
+    let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
+    file.drain(place("tout")..place("evnt"));
+    file[8..12].copy_from_slice(&10_u32.to_le_bytes());
+    file
+}
+
 /// Up to format 10 there was no rule for time-outs.
 #[test]
 fn timeouts_of_format_10_are_eager() {
     for timeouts in [Timeouts::Eager, Timeouts::Fair, Timeouts::Late] {
         let mut trace = looping::trace(9);
         trace.plan.timeouts = timeouts;
-        let mut file = encode(&trace);
-        assert_eq!(decode(&file).expect("a new file").plan.timeouts, timeouts);
-        let all = sections(&file);
-        let lacks = all.iter().position(|(name, _)| name == "tout").expect("a section");
-        file.drain(all[lacks].1..all[lacks + 1].1);
-        file[8..12].copy_from_slice(&10_u32.to_le_bytes());
-        let read = decode(&file).expect("an older file");
+        assert_eq!(decode(&encode(&trace)).expect("a new file").plan.timeouts, timeouts);
+        let read = decode(&format_10(&trace)).expect("an older file");
         assert_eq!((read.plan.timeouts, read.events), (Timeouts::Eager, trace.events));
     }
+}
+
+/// Up to format 10, no schedule point followed the creation of a thread.
+#[test]
+fn old_plans_have_no_points_after_creations() {
+    let trace = looping::trace(9);
+    assert!(decode(&encode(&trace)).expect("the file").plan.continuations);
+    let read = decode(&format_10(&trace)).expect("an older file");
+    assert!(!read.plan.continuations);
+    assert_eq!(read.events, trace.events);
 }
 
 /// The file was recorded from `data/format9.c` by the last version that wrote format 9.
@@ -200,6 +218,7 @@ fn flipped_bit_reports_its_section() {
         "program warnings",
         "recording",
         "time-outs",
+        "continuations",
         "events",
         "last",
     ];

@@ -65,6 +65,8 @@ pub struct Header {
     /// The time-outs that had to wait although they were a choice: a combination of [`WITHHELD_SHORT`] and
     /// [`WITHHELD_LONG`].
     pub withheld: AtomicU32,
+    /// 1 + the number of events before the program's first use of a random number; 0 if there was none.
+    pub first_random: AtomicU64,
     /// The number of bytes of inputs written.
     pub inputs: AtomicU64,
     /// The number of bytes of stacks written.
@@ -203,6 +205,7 @@ impl Header {
             conflicts: AtomicU32::new(0),
             saved_pages: AtomicU32::new(0),
             withheld: AtomicU32::new(0),
+            first_random: AtomicU64::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             tracer: TracerWords::new(),

@@ -46,8 +46,10 @@ pub struct PlanWords {
     pub busy_waits: u8,
     /// The number of the [`Timeouts`], see [`PlanWords::time_rule`].
     pub timeouts: u8,
+    /// 1 if a thread creation is followed by a schedule point in programs whose accesses are not seen.
+    pub continuations: u8,
     /// Padding for alignment.
-    pub padding: [u8; 2],
+    pub padding: [u8; 1],
     /// One access in this many is a schedule point.
     pub one_in: u32,
     /// The policy's first parameter, if it has one.

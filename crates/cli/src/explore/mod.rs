@@ -8,7 +8,9 @@ mod start_snapshot;
 mod verification;
 
 use crate::{
-    checkpoint, judge,
+    checkpoint,
+    examined::{Claim, Examined},
+    judge,
     options::{FailOn, Follow, PointSet, RunArgs, Target, duration},
     output,
     pool::Pool,
@@ -31,12 +33,12 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings, WithheldTimeouts};
 use unsnarl_model::{
-    Conflict, ConflictKind, EnabledThreads, Limit, Module, OutcomeKind, Plan, Policy, Program, Trace,
+    Conflict, ConflictKind, EnabledThreads, Limit, Misuse, Module, OutcomeKind, Plan, Policy, Program, Trace,
 };
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, CompleteSearch, IncompleteReason, Novelty, PctStrategy, Portfolio, RaceDirectedStrategy, RunSteps,
-    RunSummary, SeedSweep, Strategy,
+    Chess, CompleteSearch, IncompleteReason, Novelty, PctStrategy, Portfolio, RaceDirectedStrategy,
+    Randomness, RunSteps, RunSummary, SeedSweep, Strategy,
 };
 pub(crate) use verification::{NOT_REPRODUCED, SAME_FAILURE};
 use verification::{UnreproducedFailure, UnreproducedFailures, Verification, verify};
@@ -73,7 +75,7 @@ pub(crate) struct SearchOptions {
     /// is given
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Seed of the first run; each further run uses the next seed
+    /// Seed of the search, from which the seeds of all runs derive
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Continue after a failure and collect the distinct ones
@@ -90,6 +92,9 @@ pub(crate) struct SearchOptions {
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
+
+/// Runs of a program with one thread: its schedule is always the same, only its random numbers differ.
+pub(crate) const RUNS_OF_ONE_THREAD: u64 = 10;
 
 pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -134,6 +139,13 @@ pub(crate) struct SearchReport {
     /// True if a time-out was too long to expire while other threads could go on.
     withheld_long_timeouts: bool,
     races: Vec<race::RaceDescription>,
+    examined: Examined,
+    cwd: String,
+    modules: Vec<Module>,
+    one_thread: bool,
+    /// The program used random numbers.
+    random_numbers: bool,
+    from_checkpoint: bool,
 }
 
 impl SearchReport {
@@ -151,16 +163,39 @@ impl SearchReport {
             "unreproduced": self.unreproduced.0.iter().map(UnreproducedFailure::json).collect::<Vec<_>>(),
             "warnings": self.first_warned.as_ref().map(|trace| output::trace_json(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
-            "complete": self.completeness.map(|completeness| json!({
-                "preemptions": completeness.preemptions, "schedules": completeness.schedules,
-                "all": completeness.preemptions.is_none() && !completeness.bounds_timeouts,
-            })),
+            "complete": self.claim().json(), "examined": self.examined.json(),
         })
     }
 
-    /// Returns whether the search was exhaustive.
-    fn is_complete(&self) -> bool {
-        self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
+    /// Returns what may be claimed if there is no failure.
+    pub(crate) fn claim(&self) -> Claim<'_> {
+        let not_modelled = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse == Misuse::NotModelled);
+        Claim {
+            examined: &self.examined,
+            complete: self.completeness,
+            undecided: self.decided() < self.runs,
+            one_thread: self.has_one_thread(),
+            random_numbers: self.random_numbers,
+            from_checkpoint: self.from_checkpoint,
+            not_modelled: self.first_warned.as_ref().is_some_and(not_modelled),
+            cwd: &self.cwd,
+        }
+    }
+
+    /// Returns whether the program has one thread, so that all its schedules are the same.
+    fn has_one_thread(&self) -> bool {
+        self.one_thread && self.decided() == self.runs
+    }
+
+    /// Returns whether further runs would only repeat the earlier ones.
+    fn repeats(&self) -> bool {
+        let enough = if self.random_numbers { RUNS_OF_ONE_THREAD } else { 1 };
+        self.has_one_thread() && self.runs >= enough
+    }
+
+    /// Describes what was examined, and what was not.
+    pub(crate) fn examined_text(&self) -> String {
+        self.examined.text(&self.cwd)
     }
 
     /// Returns the number of runs that decided something: they ended by themselves, normally or by a failure that
@@ -224,9 +259,16 @@ impl SearchReport {
 
 impl SearchReport {
     /// Adds the next run; a failure counts only if it happens again.
-    fn add(&mut self, run: RunResult, settings: &Settings) {
+    fn add(&mut self, run: RunResult, plan: &Plan, settings: &Settings) {
         self.runs += 1;
         self.schedules.insert(run.schedule);
+        self.one_thread = run.threads == 1 && (self.one_thread || self.runs == 1);
+        self.random_numbers |= run.first_random.is_some();
+        self.from_checkpoint |= plan.from_checkpoint;
+        self.withheld_long_timeouts |= run.withheld_timeouts.long;
+        if run.modules.len() > self.modules.len() {
+            self.modules = run.modules;
+        }
         if let Some((limit, reached)) = run.undecided {
             self.undecided += 1;
             self.limits.entry(limit).or_insert((0, reached)).0 += 1;
@@ -281,6 +323,8 @@ struct RunResult {
     schedule: u64,
     points: u64,
     single_thread_points: u64,
+    first_random: Option<u64>,
+    threads: usize,
     conflicts: Vec<Conflict>,
     modules: Vec<Module>,
     steps: Option<RunSteps>,
@@ -289,7 +333,7 @@ struct RunResult {
 
 impl RunResult {
     fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
-        let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
+        let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { (Vec::new(), run.modules()) };
         let (schedule, points, single_thread_points) =
             (run.schedule_hash(), run.points(), run.single_thread_points());
         Self {
@@ -299,6 +343,8 @@ impl RunResult {
             schedule,
             points,
             single_thread_points,
+            first_random: run.first_random(),
+            threads: run.threads(),
             conflicts,
             modules,
             steps: None,
@@ -307,10 +353,20 @@ impl RunResult {
     }
 
     fn summary(&self) -> RunSummary<'_> {
-        let Self { points, single_thread_points, conflicts, modules, steps, withheld_timeouts, .. } = self;
+        let Self {
+            points,
+            single_thread_points,
+            first_random,
+            conflicts,
+            modules,
+            steps,
+            withheld_timeouts,
+            ..
+        } = self;
         RunSummary {
             points: *points,
             single_thread_points: *single_thread_points,
+            first_random: *first_random,
             conflicts,
             modules,
             steps: steps.as_ref(),
@@ -371,6 +427,9 @@ impl SearchOptions {
         let mut pool = self.pool(&program, &settings)?;
         let (mut search, races) = self.search(strategy, &mut pool, (budget, &settings), progress)?;
         search.races = races.describe(&program.cwd);
+        let points = self.run.points(PointSet::default());
+        search.examined = Examined::new(&points, self.run.one_in(), &search.modules, &program.cwd);
+        search.cwd = program.cwd;
         Ok(search)
     }
 
@@ -440,7 +499,9 @@ impl SearchOptions {
             StrategyChoice::Chess(bound) => Box::new(Chess::new(plan.clone(), bound)),
             StrategyChoice::Portfolio => Box::new(Portfolio::new(&plan)),
         };
-        Ok(unsnarl_search::Search::new(strategy, plan.places))
+        let search = unsnarl_search::Search::new(strategy, plan.places);
+        let pinned = self.run.pins_random_numbers();
+        Ok(if pinned { search.with_pinned_random_numbers() } else { search })
     }
 
     /// Parses `--strategy`.
@@ -488,7 +549,9 @@ impl SearchOptions {
         let mut ended = false;
         while !ended && search.runs < most {
             let plan_count = batch.min(most - search.runs) as usize;
-            batch = (batch * 2).min(64);
+            // Runs that are made together share the random numbers that they use before there are threads.
+            let shares = strategy.known().randomness() == Randomness::BeforeThreads;
+            batch = (batch * 2).min(if shares { 16 } else { 64 });
             let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(plan_count).collect();
             ended = plans.is_empty();
             if !ended
@@ -518,10 +581,9 @@ impl SearchOptions {
                     };
                     strategy.learn(plan, &run.summary());
                     races.add(&run.conflicts, &run.modules);
-                    search.withheld_long_timeouts |= run.withheld_timeouts.long;
-                    search.add(run, settings);
+                    search.add(run, plan, settings);
                 }
-                ended |= !self.keep_going && !search.failures.0.is_empty();
+                ended |= (!self.keep_going && !search.failures.0.is_empty()) || search.repeats();
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
             let raced = races.count();
@@ -649,10 +711,14 @@ impl Explore {
             output::print(&format!(
                 "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}{}",
                 search.undecided_text(),
-                search.completeness.map_or_else(String::new, completeness_text),
+                search.claim().text(),
                 search.races_text(),
                 search.timeouts_text(),
-                if search.is_complete() { String::new() } else { self.hint(search) },
+                if search.claim().is_all() || search.has_one_thread() {
+                    String::new()
+                } else {
+                    self.hint(search)
+                },
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
@@ -671,9 +737,6 @@ impl Explore {
 
     /// Returns what to try if nothing was found.
     fn hint(&self, search: &SearchReport) -> String {
-        let instrumented = unsnarl_exec::find(&self.target.program[0])
-            .and_then(|path| unsnarl_exec::check(&path))
-            .is_ok_and(|binary| binary.instrumented);
         let mut hint = match search.incomplete_reason {
             Some(IncompleteReason::Threads(threads)) => {
                 return format!(
@@ -685,8 +748,8 @@ impl Explore {
             Some(IncompleteReason::CutOff) => "incomplete: some runs were stopped by a limit\n".into(),
             None => String::new(),
         };
-        hint += if !instrumented {
-            "next     build with `unsnarl cc` so that accesses and atomics are schedule points too\n"
+        hint += if search.completeness.is_some_and(|complete| complete.preemptions.is_none()) {
+            ""
         } else if search.schedules.len() == 1 && search.runs > 1 {
             "         all runs had the same schedule: with these points, threads have no choice\n"
         } else {
@@ -777,30 +840,6 @@ pub(crate) fn strategy_name(plan: &Plan) -> String {
         }
         _ => format!("novelty, seed {}", plan.seed),
     }
-}
-
-/// Describes what is proved although no run failed.
-fn completeness_text(completeness: CompleteSearch) -> String {
-    let s = if completeness.schedules == 1 { "" } else { "s" };
-    let schedules = format!("{} schedule{s}", grouped(completeness.schedules));
-    let class = match completeness.preemptions {
-        Some(1) => "with at most 1 preemption".to_owned(),
-        Some(most) => format!("with at most {most} preemptions"),
-        None => "in any schedule".to_owned(),
-    };
-    let timeouts = match (completeness.bounds_timeouts, completeness.preemptions) {
-        (true, Some(_)) => " and bounded early time-outs",
-        (true, None) => " with bounded early time-outs",
-        (false, _) => "",
-    };
-    format!("no failure {class}{timeouts}: {schedules}, all explored\n")
-}
-
-/// Formats a number with separators: 1,482.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group));
-    groups.collect::<Vec<_>>().join(",")
 }
 
 /// Creates the progress line of a search.

@@ -15,8 +15,11 @@ pub(super) struct StartSnapshot {
 impl StartSnapshot {
     /// Takes the snapshot for these plans.
     pub(super) fn keep(&mut self, pool: &mut Pool, plans: &[Plan]) -> Result<()> {
-        // A plan with a single segment holds only the part that all plans share.
-        let common = plans.iter().find(|plan| plan.prefix.segments.len() == 1);
+        // A plan with a single segment holds only the part that all plans share. Their random numbers may differ, and
+        // most of them should be able to use the snapshot.
+        let common = || plans.iter().filter(|plan| plan.prefix.segments.len() == 1);
+        let alike = |plan: &Plan| common().filter(|other| other.entropy == plan.entropy).count();
+        let common = common().max_by_key(|plan| alike(plan));
         let Some(plan) = common.filter(|_| !self.refused) else { return Ok(()) };
         let points = plan.prefix.segments[0].points as usize;
         for snapshot in pool.each(|executor| executor.take_snapshot(plan, points)) {

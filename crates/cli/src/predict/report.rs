@@ -1,7 +1,7 @@
 //! The predictions as text and as JSON.
 
 use super::{confirm::CheckedPrediction, source::Source};
-use crate::output;
+use crate::{examined::Examined, output};
 use serde_json::{Map, Value, json};
 use std::{
     borrow::Cow,
@@ -82,6 +82,7 @@ impl PredictionReport<'_> {
         let undecided: Vec<Value> = undecided.map(|places| describer.places(places).into()).collect();
         json!({
             "races": found.0, "deadlocks": found.1,
+            "examined": Examined::of_trace(self.source.header()).map(|examined| examined.json()),
             "unconfirmed": { "races": unconfirmed.0, "deadlocks": unconfirmed.1 },
             "undecided": undecided, "undecided_runs": self.undecided, "time_is_up": self.time_is_up,
             "events": self.source.count(), "figures": figures_json(&self.prediction.figures),
@@ -142,6 +143,9 @@ impl PredictionReport<'_> {
             figures.suspect_objects,
             counted(figures.candidates as usize, "candidate"),
         );
+        if let Some(examined) = Examined::of_trace(self.source.header()) {
+            text += &examined.unseen_text(&self.source.header().program.cwd);
+        }
         let runs = if self.tried {
             format!("{}, ", counted(self.executions as usize, "run"))
         } else {

@@ -10,7 +10,7 @@ mod summary;
 pub(crate) use binaries::describe_test_binary;
 
 use crate::{
-    explore::{SearchOptions, SearchReport, budget::Budget, interrupt, progress},
+    explore::{RUNS_OF_ONE_THREAD, SearchOptions, SearchReport, budget::Budget, interrupt, progress},
     options::PointSet,
     output, report, traces,
     verdict::Verdict,
@@ -30,9 +30,6 @@ use std::{
 use summary::SuiteReport;
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Policy, Program};
-
-/// Runs of a test with one thread: its schedule is always the same, only its random numbers differ.
-const RUNS_OF_ONE_THREAD: u64 = 10;
 
 /// The time for a test if neither a time nor a number of runs was given.
 const TIME_OF_A_TEST: Duration = Duration::from_secs(10);

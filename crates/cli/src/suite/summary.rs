@@ -8,6 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     path::{Path, PathBuf},
     time::Duration,
@@ -205,10 +206,22 @@ impl SuiteReport {
         }
         let seconds = self.elapsed.as_secs_f64();
         let _ = writeln!(text, "; {} in {seconds:.2} s", schedules(self.runs()));
+        for examined in self.examined() {
+            text += &examined;
+        }
         if self.doc_tests {
             text += "doc-tests are not explored: `cargo test --doc` runs them\n";
         }
         text
+    }
+
+    /// Describes what was examined in the tests: the same for most of them.
+    fn examined(&self) -> BTreeSet<String> {
+        let examined = |tested: &TestReport| match &tested.outcome {
+            TestOutcome::Explored { search, one_thread: false, .. } => Some(search.examined_text()),
+            _ => None,
+        };
+        self.tested.iter().filter_map(examined).collect()
     }
 
     /// Returns the JUnit test cases.

@@ -52,6 +52,7 @@ pub(crate) fn command(call: &CargoCall<'_>) -> Result<Command> {
         let users = users_flags(std::env::var_os(encoded), std::env::var_os(plain));
         command.env(encoded, join(users.iter().chain(&flags)));
     }
+    instrument_build_scripts(&mut command)?;
     // Without line tables a release build shows only functions and offsets.
     for (variable, value) in [("CARGO_PROFILE_RELEASE_DEBUG", "2"), ("CARGO_PROFILE_RELEASE_STRIP", "none")] {
         if std::env::var_os(variable).is_none() {
@@ -59,6 +60,36 @@ pub(crate) fn command(call: &CargoCall<'_>) -> Result<Command> {
         }
     }
     Ok(command)
+}
+
+/// Lets the C and C++ code that build scripts compile for the program be instrumented, too. The crate `cc` and most other
+/// tools look at these variables; a compiler that the user has named is used by the wrapper.
+fn instrument_build_scripts(command: &mut Command) -> Result<()> {
+    let own = std::env::current_exe().context("cannot find the path of unsnarl itself")?;
+    let target = TARGET.replace('-', "_");
+    for (variable, language, wrapped) in [("CC", "cc", "UNSNARL_CC"), ("CXX", "c++", "UNSNARL_CXX")] {
+        let named = format!("{variable}_{target}");
+        let users = [named.as_str(), &format!("TARGET_{variable}"), variable]
+            .iter()
+            .find_map(std::env::var_os)
+            .filter(|users| !users.is_empty());
+        if let Some(users) = users.filter(|users| !is_wrapper(users, language))
+            && std::env::var_os(wrapped).is_none()
+        {
+            command.env(wrapped, users);
+        }
+        let mut wrapper = own.clone().into_os_string();
+        wrapper.push(" ");
+        wrapper.push(language);
+        command.env(named, wrapper);
+    }
+    Ok(())
+}
+
+/// Returns whether a compiler command is unsnarl's own.
+fn is_wrapper(command: &OsStr, language: &str) -> bool {
+    let end = format!("unsnarl {language}");
+    command.as_bytes().ends_with(end.as_bytes())
 }
 
 /// The parsed arguments of cargo.
@@ -89,6 +120,21 @@ impl<'a> CargoCall<'a> {
             .into()),
             None => Err(UsageError("unsnarl cargo needs one of build, run and test".into()).into()),
         }
+    }
+
+    /// Returns whether cargo only builds, so that it can be asked afterwards what it has built.
+    pub(crate) fn is_build(&self) -> bool {
+        let (own, _) = self.arguments();
+        let asks = |arg: &OsString| {
+            let arg = arg.as_bytes();
+            arg.starts_with(b"--message-format") || arg == b"--help" || arg == b"-h" || arg == b"--build-plan"
+        };
+        (self.subcommand == "build" || self.subcommand == "b") && !own.iter().any(asks)
+    }
+
+    /// Returns whether the user wants no messages.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.arguments().0.iter().any(|arg| arg == "-q" || arg == "--quiet")
     }
 
     pub(crate) fn is_test(&self) -> bool {

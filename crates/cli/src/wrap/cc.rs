@@ -6,7 +6,12 @@
 //! `-fsanitize=thread`, and so does not link libtsan. clang has no specs files, but it has `-fno-sanitize-link-runtime`
 //! and can ignore arguments that it does not need.
 
-use super::{ACCESSES, ALLOCATIONS, RUNTIME, allocations::Defined, run};
+use super::{
+    ALLOCATIONS, RUNTIME,
+    allocations::Defined,
+    builtins::{self, ACCESSES},
+    run,
+};
 use crate::verdict::{UnusableError, UsageError};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
@@ -60,7 +65,9 @@ pub(crate) fn cc(language: Language, args: &[OsString], runtime_dir: &Path) -> R
         Family::Gcc { major } => {
             let specs = runtime_dir.join(format!("gcc-{major}-{}.specs", defined.name()));
             keep_file(&specs, &gcc_specs(major, runtime_dir, defined)?)?;
-            gcc_args(args, &specs)
+            let macros = runtime_dir.join("gcc-builtins.h");
+            keep_file(&macros, builtins::gcc_macros().as_bytes())?;
+            gcc_args(args, &specs, &macros)
         }
         Family::Clang => clang_args(args, runtime_dir, defined)?,
     };
@@ -147,10 +154,11 @@ fn split_words(text: &OsStr) -> Vec<OsString> {
 
 /// Returns gcc's command line. `-g` comes first, so that the user's own `-g…` wins. The user's `-fsanitize=thread` is
 /// removed, because the driver would link libtsan for it.
-fn gcc_args(args: &[OsString], specs: &Path) -> Vec<OsString> {
+fn gcc_args(args: &[OsString], specs: &Path, macros: &Path) -> Vec<OsString> {
     let mut specs_option = OsString::from("-specs=");
     specs_option.push(specs);
-    let mut all = vec!["-g".into(), specs_option];
+    let mut all = vec!["-g".into(), specs_option, "-imacros".into(), macros.into()];
+    all.extend(builtins::gcc_flags().map(OsString::from));
     all.extend_from_slice(args);
     all.push("-fno-sanitize=thread".into());
     all
@@ -224,7 +232,8 @@ fn clang_args(args: &[OsString], runtime_dir: &Path, defined: Defined) -> Result
         "-mllvm",
         "-tsan-instrument-read-before-write=1",
     ];
-    let mut all: Vec<OsString> = before.map(OsString::from).into();
+    let mut all: Vec<OsString> =
+        before.into_iter().chain(builtins::clang_flags()).map(OsString::from).collect();
     let has_library = !args.iter().any(|arg| arg == "-nostdlib" || arg == "-nodefaultlibs");
     if links(args) && has_library {
         all.push(runtime_dir.join(defined.object()).into());
@@ -345,19 +354,11 @@ mod tests {
 
     #[test]
     fn gcc_receives_user_arguments_without_sanitizer() {
-        let args =
-            gcc_args(&os(&["-O2", "-fsanitize=thread", "@list", "-o", "a b"]), Path::new("/rt/gcc-12.specs"));
-        let expected = [
-            "-g",
-            "-specs=/rt/gcc-12.specs",
-            "-O2",
-            "-fsanitize=thread",
-            "@list",
-            "-o",
-            "a b",
-            "-fno-sanitize=thread",
-        ];
-        assert_eq!(args, os(&expected));
+        let users = ["-O2", "-fsanitize=thread", "@list", "-o", "a b"];
+        let args = gcc_args(&os(&users), Path::new("/rt/gcc-12.specs"), Path::new("/rt/builtins.h"));
+        assert_eq!(args[..4], os(&["-g", "-specs=/rt/gcc-12.specs", "-imacros", "/rt/builtins.h"]));
+        let expected = ["-O2", "-fsanitize=thread", "@list", "-o", "a b", "-fno-sanitize=thread"];
+        assert_eq!(args[args.len() - expected.len()..], os(&expected));
     }
 
     #[test]

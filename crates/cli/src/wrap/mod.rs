@@ -5,6 +5,8 @@
 //! sanitizer's own runtime. The built programs also run outside unsnarl; the runtime then does nothing.
 
 mod allocations;
+pub(crate) mod built;
+mod builtins;
 pub(crate) mod cargo;
 mod cc;
 
@@ -16,13 +18,6 @@ use std::process::Command;
 
 /// The runtime's name on a linker's command line.
 const RUNTIME: &str = "unsnarl_rt";
-
-/// The functions of libc that access memory on behalf of the program. Neither gcc nor clang instruments these calls;
-/// the linker redirects each to the runtime's `__wrap_` function.
-const ACCESSES: [&str; 16] = [
-    "memcpy", "memmove", "memset", "mempcpy", "memcmp", "strcpy", "stpcpy", "strncpy", "strcat", "strncat",
-    "strlen", "strcmp", "strncmp", "strchr", "strrchr", "strdup",
-];
 
 /// The functions that allocate and free memory: without them a reused block would look like the one before.
 const ALLOCATIONS: [&str; 13] = [

@@ -161,6 +161,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
         let single_thread_points = ran.single_thread_points();
+        let first_random = ran.first_random();
         let choices = ran.choices();
         let trace = ran.trace();
         let name = plan.tail.name();
@@ -182,6 +183,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
             &RunSummary {
                 points,
                 single_thread_points,
+                first_random,
                 conflicts: &conflicts,
                 modules: &modules,
                 steps,

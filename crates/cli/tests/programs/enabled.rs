@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use unsnarl_model::{EnabledThreads, Event, Op, OutcomeKind, ThreadIx, Trace};
 use unsnarl_predict::CheckedState;
-use unsnarl_semantics::{Contradiction, Enabled, Machine, OpResult, Operation, Step, ThreadOp};
+use unsnarl_semantics::{
+    Contradiction, Enabled, LockMode, Machine, OpResult, Operation, RwLockOp, Step, ThreadOp,
+};
 
 /// The number of comparisons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,8 @@ enum Uncertainty {
     LockOfNobody,
     /// The initial count of a semaphore or barrier is not in the events.
     InitialCount,
+    /// A reader may wait for a writer that has not got the lock yet, if the lock prefers writers: that is no event.
+    PreferredWriter,
 }
 
 impl Uncertainty {
@@ -67,6 +71,7 @@ impl Uncertainty {
             Self::Environment | Self::Abandoned | Self::Failed | Self::ProcessSignal => 100,
             Self::FutexWakeUp | Self::InitialCount => 2,
             Self::LockOfNobody => 4,
+            Self::PreferredWriter => 15,
             Self::OnceRoutine => 15,
         }
     }
@@ -112,6 +117,25 @@ fn is_sole_runner(machine: &Machine, step: &Step, choices: EnabledThreads) -> Re
 fn may_be_try(step: &Step) -> bool {
     let is_join = matches!(step.operation, Operation::Thread(ThreadOp::Join { .. }));
     is_join && step.result != OpResult::TimedOut
+}
+
+/// Returns the lock on which this step waits in this mode.
+fn rwlock(step: &Step, mode: LockMode) -> Option<u64> {
+    match step.operation {
+        Operation::RwLock(RwLockOp::Lock { lock, mode: wanted, attempt: false }) if wanted == mode => {
+            Some(lock)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a lock that prefers writers may block this reader: a writer's next operation is to take it.
+fn may_wait_for_writer(step: &Step, pending: &[(usize, Step)]) -> bool {
+    rwlock(step, LockMode::Shared).is_some_and(|lock| {
+        pending
+            .iter()
+            .any(|(_, other)| other.thread != step.thread && rwlock(other, LockMode::Exclusive) == Some(lock))
+    })
 }
 
 /// The comparison of the runtime's answer with the machine's.
@@ -164,17 +188,24 @@ pub(crate) fn compare(trace: &Trace, choices: &[EnabledThreads]) -> Result<Compa
             Some((_, step)) => is_sole_runner(&machine, &step, choices).map_err(context)?,
             None => false,
         };
-        for (number, step) in next.iter().take(64).filter_map(pending) {
+        let steps: Vec<(usize, Step)> = next.iter().take(64).filter_map(pending).collect();
+        for &(number, step) in &steps {
             let answer = if sole_runner && step.thread != running {
                 Answer::Same
             } else {
                 answer(&machine, &step, choices, takes_signals)
             };
+            let runs = choices.can_run & 1 << step.thread.index() != 0;
+            let answer = match answer {
+                Answer::Different if !runs && may_wait_for_writer(&step, &steps) => {
+                    Answer::Unknown(Uncertainty::PreferredWriter)
+                }
+                answer => answer,
+            };
             match answer {
                 Answer::Same => compared.same += 1,
                 Answer::Unknown(reason) => *compared.unknown.entry(reason).or_default() += 1,
                 Answer::Different => {
-                    let runs = choices.can_run & 1 << step.thread.index() != 0;
                     return Err(context(format!(
                         "thread {} {}: {:?} for event {number} ({:?})",
                         trace.thread_id(step.thread),

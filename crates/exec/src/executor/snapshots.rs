@@ -10,6 +10,7 @@ use crate::{
 };
 use std::{
     io::Seek,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 use unsnarl_model::{Op, Plan};
@@ -71,8 +72,10 @@ impl Executor {
                 let streams = self.streams_so_far()?;
                 let single_threaded = self.memory.threads().len() <= 2
                     && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
+                let uses_random_numbers = self.memory.header().first_random.load(Ordering::Relaxed) > 0;
                 self.rewinding.reset();
-                self.snapshots.push(Snapshot::new(server_process, (first, single_threaded), room, streams));
+                let state = (first, single_threaded, uses_random_numbers);
+                self.snapshots.push(Snapshot::new(server_process, state, room, streams));
                 Ok(SnapshotResult::Taken)
             }
             SnapshotStart::Ended { number, channel } => {

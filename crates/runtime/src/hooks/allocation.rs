@@ -4,6 +4,7 @@
 
 use crate::{
     access,
+    conflicts::ReportContext,
     real::{Real, real},
     state::{Runtime, State},
 };
@@ -174,10 +175,11 @@ unsafe fn note_free(block: Block, pc: u64) {
         }
         // SAFETY: the block is allocated, unless the program is in error.
         let size = unsafe { malloc_usable_size(block) } as u64;
-        let State { conflicts, log, current, .. } = &mut runtime.state;
+        let State { conflicts, log, modules, current, .. } = &mut runtime.state;
         if let Some(conflicts) = conflicts {
             let (thread, addr) = (*current, block as u64);
-            conflicts.free(log, &Access { thread, op: Op::Free, addr, size, own_stack: false, tag: pc });
+            let access = Access { thread, op: Op::Free, addr, size, own_stack: false, tag: pc };
+            conflicts.free(ReportContext { log, modules }, &access);
         }
         if is_point {
             runtime.log_access(Op::Free, Flags::NONE, pc, (block as usize, size, Order::Relaxed), 0);

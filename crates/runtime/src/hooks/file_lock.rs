@@ -29,6 +29,7 @@ unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: imp
         if result == 0 {
             // Whatever the call did, other threads may find the lock free now.
             runtime.state.file_locks_changed += 1;
+            runtime.state.has_file_locks = true;
         }
         runtime.log_io(&io, LOCKS, Flags::NONE, result);
         if !is_held || !waits {

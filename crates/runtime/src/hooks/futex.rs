@@ -76,7 +76,7 @@ unsafe extern "C-unwind" fn call(
                     0
                 }
                 libc::SYS_getrandom => {
-                    runtime.state.entropy.fill(core::slice::from_raw_parts_mut(a as *mut u8, b));
+                    runtime.state.random().fill(core::slice::from_raw_parts_mut(a as *mut u8, b));
                     b as isize
                 }
                 libc::SYS_clock_gettime => match runtime.state.clock.read(a as i32) {

@@ -3,7 +3,7 @@
 //! The gate of such an operation asks the kernel whether it would block; the real call is made when it would
 //! not. Operations on files never block: they go straight to the kernel and are no events.
 
-use super::cancel::exit_cancelled;
+use super::{buffers, cancel::exit_cancelled};
 use crate::{
     children,
     descriptors::{Descriptor, Peer, is_nonblocking, ready_now, without_blocking},
@@ -20,7 +20,7 @@ use unsnarl_model::{ChannelKind, Flags, Op, Order};
 
 type Buffer = *mut c_void;
 type Bytes = *const c_void;
-type Vector = libc::iovec;
+pub(super) type Vector = libc::iovec;
 
 /// An operation on one descriptor.
 #[derive(Clone, Copy)]
@@ -472,27 +472,87 @@ pub(super) unsafe fn write_bytes(
     unsafe { runtime.write(writing(fd, pc), &message(&raw const vector, 1), 0) }
 }
 
+/// `read`, with the access to the program's buffer.
+unsafe fn read_into(runtime: &mut Runtime, fd: i32, place: Buffer, size: usize, pc: u64) -> Answer {
+    let is_file = runtime.state.descriptors.lookup(fd).is_none();
+    // SAFETY: the program's buffer.
+    buffers::fill(runtime, (place, size), is_file, pc, |runtime| unsafe {
+        read_bytes(runtime, fd, place, size, pc)
+    })
+}
+
+/// `readv`, with the accesses to the program's buffers.
+unsafe fn read_into_vectors(runtime: &mut Runtime, call: i64, args: [usize; 6], pc: u64) -> Answer {
+    let [fd, vectors, count, ..] = args;
+    let vectors = vectors as *const Vector;
+    // SAFETY: the program's vectors.
+    unsafe {
+        let room = if (count as i32) > 0 { core::slice::from_raw_parts(vectors, count) } else { &[] };
+        let places = OutputBuffers { counted: room, ..OutputBuffers::NONE };
+        let answer = runtime.io(reading(fd as i32, pc), call, args, &places);
+        if let Ok(bytes) = answer {
+            buffers::filled(runtime, vectors, room.len(), pc, bytes);
+        }
+        answer
+    }
+}
+
+/// `pread`: descriptors with positions never block.
+unsafe fn read_at(runtime: &mut Runtime, fd: i32, place: Buffer, size: usize, at: i64, pc: u64) -> Answer {
+    let args = [fd as usize, place as usize, size, at as usize, 0, 0];
+    // SAFETY: the program's buffer.
+    buffers::fill(runtime, (place, size), true, pc, |_| Ok(unsafe { sys::call(libc::SYS_pread64, args) }))
+}
+
+/// `pwrite`, in the same way.
+unsafe fn write_at(runtime: &mut Runtime, fd: i32, bytes: Bytes, size: usize, at: i64, pc: u64) -> Answer {
+    let vector = Vector { iov_base: bytes.cast_mut(), iov_len: size };
+    // SAFETY: the program's bytes.
+    unsafe {
+        buffers::read_by_kernel(runtime, &raw const vector, 1, pc);
+        Ok(sys::call(libc::SYS_pwrite64, [fd as usize, bytes as usize, size, at as usize, 0, 0]))
+    }
+}
+
 hooks! {
     fn read(fd: i32, place: Buffer, size: usize) -> isize, |runtime, pc| {
-        finish(read_bytes(runtime, fd, place, size, pc))
+        finish(read_into(runtime, fd, place, size, pc))
+    }
+
+    fn pread(fd: i32, place: Buffer, size: usize, at: i64) -> isize, |runtime, pc| {
+        finish(read_at(runtime, fd, place, size, at, pc))
+    }
+
+    fn pread64(fd: i32, place: Buffer, size: usize, at: i64) -> isize, |runtime, pc| {
+        finish(read_at(runtime, fd, place, size, at, pc))
+    }
+
+    fn pwrite(fd: i32, bytes: Bytes, size: usize, at: i64) -> isize, |runtime, pc| {
+        finish(write_at(runtime, fd, bytes, size, at, pc))
+    }
+
+    fn pwrite64(fd: i32, bytes: Bytes, size: usize, at: i64) -> isize, |runtime, pc| {
+        finish(write_at(runtime, fd, bytes, size, at, pc))
     }
 
     fn __read_chk(fd: i32, place: Buffer, size: usize, room: usize) -> isize, |runtime, pc| {
         if size > room { return real::__read_chk(fd, place, size, room) }
-        finish(read_bytes(runtime, fd, place, size, pc))
+        finish(read_into(runtime, fd, place, size, pc))
     }
 
     fn readv(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
-        let room = if count > 0 { core::slice::from_raw_parts(vectors, count as usize) } else { &[] };
-        let places = OutputBuffers { counted: room, ..OutputBuffers::NONE };
-        finish(runtime.io(reading(fd, pc), libc::SYS_readv, [fd as usize, vectors as usize, count as usize, 0, 0, 0], &places))
+        let args = [fd as usize, vectors as usize, count as usize, 0, 0, 0];
+        finish(read_into_vectors(runtime, libc::SYS_readv, args, pc))
     }
 
     fn write(fd: i32, bytes: Bytes, size: usize) -> isize, |runtime, pc| {
+        let vector = Vector { iov_base: bytes.cast_mut(), iov_len: size };
+        buffers::read_by_kernel(runtime, &raw const vector, 1, pc);
         finish(write_bytes(runtime, fd, bytes, size, pc))
     }
 
     fn writev(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
+        buffers::read_by_kernel(runtime, vectors, count.clamp(0, 1024) as usize, pc);
         if count < 0 || runtime.state.descriptors.lookup(fd).is_none() {
             return finish(Ok(sys::call(libc::SYS_writev, [fd as usize, vectors as usize, count as usize, 0, 0, 0])));
         }

@@ -136,6 +136,7 @@ macro_rules! find_and_jump {
 
 mod allocation;
 mod barrier;
+mod buffers;
 mod c11;
 pub(crate) mod cancel;
 mod child;
@@ -144,6 +145,7 @@ mod credentials;
 mod descriptor;
 mod exit;
 mod file_lock;
+mod format;
 pub(crate) mod futex;
 mod guard;
 mod hints;

@@ -26,7 +26,7 @@ pub(super) fn device(runtime: &mut Runtime, pc: u64, path: *const c_char, flags:
     };
     let mut block = [0u8; 4096];
     for at in (0..DEVICE_BYTES).step_by(block.len()) {
-        runtime.state.entropy.fill(&mut block);
+        runtime.state.random().fill(&mut block);
         // SAFETY: the kernel only reads the bytes.
         unsafe { sys::call(libc::SYS_pwrite64, [file, block.as_ptr() as usize, block.len(), at, 0, 0]) };
     }
@@ -52,7 +52,7 @@ fn unnamed_file(close_on_exec: bool) -> Option<usize> {
 
 hooks! {
     fn getrandom(buffer: *mut c_void, size: usize, flags: u32) -> isize, |runtime, pc| {
-        runtime.state.entropy.fill(slice::from_raw_parts_mut(buffer.cast(), size));
+        runtime.state.random().fill(slice::from_raw_parts_mut(buffer.cast(), size));
         size as isize
     }
 
@@ -61,24 +61,29 @@ hooks! {
             sys::set_errno(libc::EIO);
             return -1;
         }
-        runtime.state.entropy.fill(slice::from_raw_parts_mut(buffer.cast(), size));
+        runtime.state.random().fill(slice::from_raw_parts_mut(buffer.cast(), size));
         0
     }
 
     fn _ZNSt13random_device9_M_getvalEv(device: *mut c_void) -> u32, |runtime, pc| {
         // C++'s `std::random_device` asks the processor, which cannot be intercepted otherwise.
-        runtime.state.entropy.next() as u32
+        runtime.state.random().next() as u32
+    }
+
+    fn getauxval(kind: u64) -> u64, |runtime, pc| {
+        if kind == libc::AT_RANDOM { runtime.state.log.note_random() }
+        real::getauxval(kind)
     }
 
     fn arc4random() -> u32, |runtime, pc| {
-        runtime.state.entropy.next() as u32
+        runtime.state.random().next() as u32
     }
 
     fn arc4random_buf(buffer: *mut c_void, size: usize) -> (), |runtime, pc| {
-        runtime.state.entropy.fill(slice::from_raw_parts_mut(buffer.cast(), size));
+        runtime.state.random().fill(slice::from_raw_parts_mut(buffer.cast(), size));
     }
 
     fn arc4random_uniform(bound: u32) -> u32, |runtime, pc| {
-        (((runtime.state.entropy.next() >> 32) * u64::from(bound)) >> 32) as u32
+        (((runtime.state.random().next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }

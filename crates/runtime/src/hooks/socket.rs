@@ -1,6 +1,9 @@
 //! Sockets: receiving, sending, accepting, connecting. Their creation is in [`super::descriptor`].
 
-use super::io::{Answer, Cancelled, Io, finish, message, reading, writing};
+use super::{
+    buffers,
+    io::{Answer, Cancelled, Io, finish, message, reading, writing},
+};
 use crate::{
     descriptors::{self, Peer, SocketKind},
     input::OutputBuffers,
@@ -56,6 +59,15 @@ unsafe fn receive(runtime: &mut Runtime, io: Io, [place, size, flags, from, len]
             return Ok(got);
         }
     }
+}
+
+/// Receives bytes, with the access to the program's buffer.
+unsafe fn receive_into(runtime: &mut Runtime, io: Io, args: [usize; 5]) -> Answer {
+    let [place, size, ..] = args;
+    // SAFETY: the program's buffer.
+    buffers::fill(runtime, (place as Buffer, size), false, io.pc, |runtime| unsafe {
+        receive(runtime, io, args)
+    })
 }
 
 /// Accepts a connection.
@@ -189,12 +201,12 @@ fn socket_error(fd: i32) -> i32 {
 
 hooks! {
     fn recv(fd: i32, place: Buffer, size: usize, flags: i32) -> isize, |runtime, pc| {
-        finish(receive(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
+        finish(receive_into(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
     }
 
     fn __recv_chk(fd: i32, place: Buffer, size: usize, room: usize, flags: i32) -> isize, |runtime, pc| {
         if size > room { return real::__recv_chk(fd, place, size, room, flags) }
-        finish(receive(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
+        finish(receive_into(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
     }
 
     fn recvmsg(fd: i32, message: *mut Message, flags: i32) -> isize, |runtime, pc| {
@@ -206,7 +218,10 @@ hooks! {
             (message as usize, size_of::<Message>()),
         ];
         let places = OutputBuffers { counted: room, unit: 1, whole: &whole };
-        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0], &places))
+        let args = [fd as usize, message as usize, flags as usize, 0, 0, 0];
+        let answer = runtime.io(receiving(fd, flags, pc), libc::SYS_recvmsg, args, &places);
+        if let Ok(bytes) = answer { buffers::filled(runtime, room.as_ptr(), room.len(), pc, bytes) }
+        finish(answer)
     }
 
     fn recvmmsg(fd: i32, messages: *mut Messages, count: u32, flags: i32, time: *const libc::timespec) -> i32, |runtime, pc| {
@@ -225,10 +240,12 @@ hooks! {
 
     fn send(fd: i32, bytes: Bytes, size: usize, flags: i32) -> isize, |runtime, pc| {
         let vector = libc::iovec { iov_base: bytes.cast_mut(), iov_len: size };
+        buffers::read_by_kernel(runtime, &raw const vector, 1, pc);
         finish(runtime.write(sending(fd, flags, pc), &message(&raw const vector, 1), flags))
     }
 
     fn sendmsg(fd: i32, message: *const Message, flags: i32) -> isize, |runtime, pc| {
+        buffers::read_by_kernel(runtime, (*message).msg_iov, (*message).msg_iovlen, pc);
         finish(runtime.write(sending(fd, flags, pc), &*message, flags))
     }
 
@@ -326,7 +343,7 @@ unsafe extern "C-unwind" fn receive_from(
             return next::recvfrom(fd, place, size, flags, from, len);
         };
         let args = [place as usize, size, flags as usize, from as usize, len as usize];
-        finish(receive(runtime, receiving(fd, flags, pc), args))
+        finish(receive_into(runtime, receiving(fd, flags, pc), args))
     }
 }
 
@@ -346,6 +363,7 @@ unsafe extern "C-unwind" fn send_to(
             return next::sendto(fd, bytes, size, flags, to, len);
         };
         let vector = libc::iovec { iov_base: bytes.cast_mut(), iov_len: size };
+        buffers::read_by_kernel(runtime, &raw const vector, 1, pc);
         let mut message = message(&raw const vector, 1);
         (message.msg_name, message.msg_namelen) = (to, len);
         finish(runtime.write(sending(fd, flags, pc), &message, flags))

@@ -6,12 +6,13 @@
 //! ([`crate::dispatch`]). From then on the library's system calls arrive at [`call`].
 
 use super::{
-    descriptor,
+    buffers, descriptor,
     io::{Answer, message, read_bytes, reading, write_bytes, writing},
     random,
 };
 use crate::{
     input::OutputBuffers,
+    log::c_bytes,
     real::Real,
     state::{Runtime, State},
     sys,
@@ -160,11 +161,86 @@ unsafe extern "C" fn find(real: &Real) -> *mut c_void {
 }
 
 note_call_sites! {
-    fgets fgetc getc _IO_getc fread getline getdelim __getdelim fscanf __isoc99_fscanf __isoc23_fscanf vfscanf
-    fputs fputc putc _IO_putc fwrite fprintf __fprintf_chk vfprintf __vfprintf_chk fflush fclose
+    fgetc getc _IO_getc getline getdelim __getdelim fscanf __isoc99_fscanf __isoc23_fscanf vfscanf
+    fputc putc _IO_putc fprintf __fprintf_chk vfprintf __vfprintf_chk fflush fclose
+}
+
+/// Returns whether a call on this `FILE` cannot wait, so that it is one step of its thread.
+unsafe fn is_file(runtime: &mut Runtime, file: *mut File) -> bool {
+    // SAFETY: an open stream.
+    !is_held() && runtime.state.descriptors.lookup(unsafe { fileno(file) }).is_none()
+}
+
+/// Makes a call that reads bytes from a `FILE` into a buffer of the program; `call` returns their number.
+unsafe fn fill(
+    runtime: &mut Runtime,
+    file: *mut File,
+    buffer: (*mut c_void, usize),
+    pc: u64,
+    call: impl FnOnce() -> usize,
+) {
+    // SAFETY: the program's stream.
+    let is_file = unsafe { is_file(runtime, file) };
+    let _ = buffers::fill(runtime, buffer, is_file, pc, |_| Ok(with_call_site(pc, call) as isize));
+}
+
+/// Returns the number of bytes that `fgets` wrote to the buffer, with the zero at the end.
+fn line_len(line: *mut c_char) -> usize {
+    if line.is_null() { 0 } else { c_bytes(line).len() + 1 }
 }
 
 hooks! {
+    fn puts(text: *const c_char) -> c_int, |runtime, pc| {
+        buffers::read_text(runtime, text, pc);
+        with_call_site(pc, || real::puts(text))
+    }
+
+    fn fputs(text: *const c_char, file: *mut File) -> c_int, |runtime, pc| {
+        buffers::read_text(runtime, text, pc);
+        with_call_site(pc, || real::fputs(text, file))
+    }
+
+    fn fwrite(bytes: *const c_void, size: usize, count: usize, file: *mut File) -> usize, |runtime, pc| {
+        buffers::read(runtime, bytes, size.saturating_mul(count), pc);
+        with_call_site(pc, || real::fwrite(bytes, size, count, file))
+    }
+
+    fn fread(place: *mut c_void, size: usize, count: usize, file: *mut File) -> usize, |runtime, pc| {
+        let mut items = 0;
+        fill(runtime, file, (place, size.saturating_mul(count)), pc, || {
+            items = real::fread(place, size, count, file);
+            items.saturating_mul(size)
+        });
+        items
+    }
+
+    fn __fread_chk(place: *mut c_void, room: usize, size: usize, count: usize, file: *mut File) -> usize, |runtime, pc| {
+        let mut items = 0;
+        fill(runtime, file, (place, size.saturating_mul(count)), pc, || {
+            items = real::__fread_chk(place, room, size, count, file);
+            items.saturating_mul(size)
+        });
+        items
+    }
+
+    fn fgets(line: *mut c_char, room: c_int, file: *mut File) -> *mut c_char, |runtime, pc| {
+        let mut got = core::ptr::null_mut();
+        fill(runtime, file, (line.cast(), room.max(0) as usize), pc, || {
+            got = real::fgets(line, room, file);
+            line_len(got)
+        });
+        got
+    }
+
+    fn __fgets_chk(line: *mut c_char, size: usize, room: c_int, file: *mut File) -> *mut c_char, |runtime, pc| {
+        let mut got = core::ptr::null_mut();
+        fill(runtime, file, (line.cast(), room.max(0) as usize), pc, || {
+            got = real::__fgets_chk(line, size, room, file);
+            line_len(got)
+        });
+        got
+    }
+
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut File, |runtime, pc| {
         let file = real::fdopen(fd, mode);
         runtime.state.register_stream(file, pc)

@@ -31,7 +31,7 @@ unsafe fn try_names(
     if letters != PLACEHOLDER {
         return -libc::EINVAL as isize;
     }
-    let mut rng = Rng::new(runtime.state.entropy.next());
+    let mut rng = Rng::new(runtime.state.random().next());
     for _ in 0..ATTEMPTS {
         for letter in letters.iter_mut() {
             *letter = LETTERS[rng.below(LETTERS.len() as u32) as usize];

@@ -31,6 +31,13 @@ pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) ->
         Ok(thread) => {
             let child = runtime.take_over(request, thread);
             runtime.log(Op::Create, Flags::NONE, pc, 0, child.0.into());
+            if runtime.state.continuations {
+                // The child may run before anything that this thread does next.
+                runtime.state.after_creation = Some(runtime.state.current);
+                runtime.turn(Op::Point, 0, pc);
+                runtime.state.after_creation = None;
+                runtime.log(Op::Point, Flags::NONE, pc, 0, 0);
+            }
             0
         }
         Err(error) => {

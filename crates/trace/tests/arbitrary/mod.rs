@@ -109,6 +109,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 from_checkpoint,
                 spurious,
                 timeouts: [Timeouts::Eager, Timeouts::Fair, Timeouts::Late][spins as usize % 3],
+                continuations: conflicts != choices,
                 entropy,
                 epoch,
                 limits,

@@ -267,6 +267,9 @@ impl Runtime {
     /// Completes a switch to the running thread.
     #[inline]
     pub(crate) fn arrive(&mut self) {
+        if self.state.rounds.is_active() {
+            stack::clear_unused_stack();
+        }
         if self.state.masks_differ {
             self.state.take_mask();
         }

@@ -29,6 +29,8 @@ usage: cargo xtask COMMAND
   bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
   bench determinism [--runs N]  replays of a program that hashes uninitialised memory
   bench fix                verdicts on other builds of a failing program, whose right verdict is known
+  bench lost [--kills N]   kills searches, simplifications and their programs: every reported failure is on disk
+  bench replays [--traces N]  saved traces of all kinds over all programs replay as what they were saved for
   bench semantics [--sequences N]  random operations have the same results as without control
   bench soak [--quick]     ten thousand runs: memory stays flat, no zombies, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs per second, no false failures
@@ -70,6 +72,12 @@ fn main() -> ExitCode {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
         }
         ["bench", "fix"] => bench::fix::bench(),
+        ["bench", "lost"] => bench::lost::bench(200),
+        ["bench", "lost", "--kills", kills] => kills.parse().map_err(Into::into).and_then(bench::lost::bench),
+        ["bench", "replays"] => bench::replays::bench(1000),
+        ["bench", "replays", "--traces", traces] => {
+            traces.parse().map_err(Into::into).and_then(bench::replays::bench)
+        }
         ["bench", "semantics"] => bench::semantics::bench(None),
         ["bench", "semantics", "--sequences", sequences] => sequences
             .parse()

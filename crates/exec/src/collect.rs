@@ -6,7 +6,7 @@ use unsnarl_model::{
     Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
     Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
-use unsnarl_symbols::{Symbols, Unwinder, build_id};
+use unsnarl_symbols::{Symbols, Unwinder, build_id, failure_place};
 use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawInput, RawStack};
 
 /// Pseudo-module of code outside every module: generated at run time, or a wild jump.
@@ -60,7 +60,7 @@ pub(crate) fn trace(
     let threads = threads(memory, &site_table);
     let mut races = conflicts(memory, &site_table);
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
-    Trace {
+    let mut trace = Trace {
         races,
         counterfactuals: Vec::new(),
         callers: Vec::new(),
@@ -76,7 +76,9 @@ pub(crate) fn trace(
         events,
         modules,
         output,
-    }
+    };
+    trace.outcome.place = failure_place(&trace, &mut files.symbols);
+    trace
 }
 
 /// Returns the results of I/O with peers outside the program.

@@ -140,6 +140,7 @@ impl ProgramPool {
             let mut trace = run.trace();
             race.iter().for_each(|race| trace.prefer_race(race));
             predicate::judge(&mut trace, fail_on, failure_message);
+            checks.exclude(&mut trace);
             progress.inc(1);
             Ok((trace, resumed))
         };

@@ -49,7 +49,7 @@ pub(super) fn build(workspace: &Workspace, unsnarl: &Path, directory: &Path) -> 
             let stem = expectation.file_stem().context("a name")?.to_string_lossy().into_owned();
             let path = match language {
                 "rust" => rust.join(&stem),
-                _ => build_c(unsnarl, &expectation, language, &keys, directory)?,
+                _ => build_c((workspace, unsnarl), &expectation, language, &keys, directory)?,
             };
             let value = |key: &str| keys.get(key).cloned().unwrap_or_default();
             let stdin = directory.join(format!("{language}-{stem}.stdin"));
@@ -78,7 +78,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 fn build_c(
-    unsnarl: &Path,
+    (workspace, unsnarl): (&Workspace, &Path),
     expectation: &Path,
     language: &str,
     keys: &HashMap<String, String>,
@@ -100,6 +100,7 @@ fn build_c(
         command.arg("-std=c++17");
     }
     let flags = keys.get("flags").map(|flags| words(flags)).unwrap_or_default();
+    command.arg("-idirafter").arg(workspace.root.join("include"));
     command.args(["-O1", "-g", "-pthread", "-o"]).arg(&path).arg(&source).args(flags);
     output(&mut command, "the compiler")?;
     Ok(path)

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Programs with a bug; each has a counterpart without it.
-const C_PROGRAMS: [&str; 8] = [
-    "account",
-    "bluetooth",
-    "bounded_buffer",
-    "lazy_init",
-    "reorder",
-    "stringbuffer",
-    "twostage",
-    "workstealing_queue",
+const C_PROGRAMS: [(&str, &str); 8] = [
+    ("account", "account_fixed"),
+    ("bluetooth", "bluetooth_fixed"),
+    ("bounded_buffer", "bounded_buffer_fixed"),
+    ("lazy_init", "lazy_init_fixed"),
+    ("reorder_3", "reorder_fixed"),
+    ("stringbuffer", "stringbuffer_fixed"),
+    ("twostage_2", "twostage_fixed"),
+    ("workstealing_queue", "workstealing_queue_fixed"),
 ];
 
 /// Programs with the bug unless `FIXED` is defined, or the feature `fixed` is given.
@@ -68,9 +68,9 @@ pub(crate) fn bench() -> Result<()> {
     let mut traces = 0;
     for toolchain in TOOLCHAINS {
         let programs = workspace.root.join("programs/c");
-        for program in C_PROGRAMS {
+        for (program, fixed) in C_PROGRAMS {
             let name = format!("{program}, {} {}", toolchain.c, toolchain.level);
-            bench.build_c(&programs, program, toolchain).with_context(|| name.clone())?;
+            bench.build_c(&programs, (program, fixed), toolchain).with_context(|| name.clone())?;
             traces += bench.check_all(&name, &mut table)?;
         }
         let name = format!("tally, {} {}", toolchain.cpp, toolchain.level);
@@ -161,9 +161,9 @@ impl Bench {
     }
 
     /// Builds the program in all variants.
-    fn build_c(&self, programs: &Path, program: &str, toolchain: Toolchain) -> Result<()> {
+    fn build_c(&self, programs: &Path, (program, fixed): (&str, &str), toolchain: Toolchain) -> Result<()> {
         let source = fs::read_to_string(programs.join(format!("{program}.c")))?;
-        let fixed = fs::read_to_string(programs.join(format!("{program}_fixed.c")))?;
+        let fixed = fs::read_to_string(programs.join(format!("{fixed}.c")))?;
         let compile = |name: &str, source: &str| {
             let include = ["-I".to_owned(), programs.display().to_string()];
             self.compile("cc", name, ("program.c", source), toolchain, &include)

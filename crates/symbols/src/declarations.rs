@@ -21,15 +21,15 @@ pub(crate) fn declaration_lines(unit: UnitRef<'_, Reader>, address: u64) -> Vec<
             continue;
         }
         outside = None;
-        match entry.tag() {
-            tag @ (dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine | dw::DW_TAG_lexical_block) => {
-                if !contains(unit, entry, address) {
-                    outside = Some(entry.depth());
-                } else if tag != dw::DW_TAG_lexical_block {
-                    lines.push(line_of(unit, entry, 0));
-                }
-            }
-            _ => {}
+        let tag = entry.tag();
+        let is_function = matches!(tag, dw::DW_TAG_subprogram | dw::DW_TAG_inlined_subroutine);
+        if !is_function && tag != dw::DW_TAG_lexical_block {
+            continue;
+        }
+        if !contains(unit, entry, address) {
+            outside = Some(entry.depth());
+        } else if is_function {
+            lines.push(line_of(unit, entry, 0));
         }
     }
     lines.reverse();

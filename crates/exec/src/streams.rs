@@ -80,7 +80,7 @@ impl OutputForwarder {
 impl ForwardedStream {
     fn forward<T: Write + AsFd>(&mut self, stream: &File, to: &mut T) {
         match self.nonblocking.get_or_init(|| nonblocking(to.as_fd())) {
-            // What does not fit, or fails, is left for the end.
+            // The rest, or everything after an error, is left for the end.
             Some(file) => {
                 let mut file = file;
                 copy_from(stream, &mut self.forwarded, |bytes| file.write(bytes).ok());

@@ -25,7 +25,7 @@ impl CorpusProgram {
         let mut command = Command::new(unsnarl);
         command
             .args(args)
-            .args(["--timeouts", &self.timeouts, "--timeout", "3s", "--stdin"])
+            .args(["--timeouts", &self.timeouts, "--timeout", "20s", "--stdin"])
             .arg(&self.stdin);
         command.arg("--").arg(&self.path).args(&self.args);
         command.current_dir(directory).stdin(Stdio::null()).stderr(Stdio::null());

@@ -78,7 +78,7 @@ pub(crate) fn bench(kills: usize) -> Result<()> {
     Ok(())
 }
 
-/// What was found in processes that were killed.
+/// The failures that were reported before processes were killed.
 #[derive(Default)]
 struct Killed {
     kills: usize,

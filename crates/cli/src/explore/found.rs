@@ -13,7 +13,7 @@ use std::{
 };
 use unsnarl_model::{Signature, Trace};
 
-/// Where the traces of a search go.
+/// The paths and names for the traces of a search.
 pub(crate) struct Destination {
     /// The path that the user named for the first trace; the others have a number. Nothing is written there before the
     /// search ends, because the program could see it.
@@ -47,7 +47,7 @@ impl Destination {
     }
 }
 
-/// Where the trace of a failure is.
+/// The location of a failure's trace.
 #[derive(Debug)]
 pub(crate) enum SavedTrace {
     /// At its final path.

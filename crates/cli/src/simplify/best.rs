@@ -16,7 +16,7 @@ const SHARE: u32 = 10;
 pub(crate) struct BestTrace {
     requested: Option<PathBuf>,
     name: String,
-    /// Where it is, once it was saved.
+    /// The path, once it was saved.
     path: Option<PathBuf>,
     /// The earliest time of the next write.
     next: Option<Instant>,

@@ -21,7 +21,8 @@ usage: cargo xtask COMMAND
   plots [--into DIR]       draw the plots of docs/results.md from the CSV files in docs/results/data
   bench runtime [--quick]  the cost of control, as ratios measured side by side
   bench simplify [--quick] results and cost of simplification, compared with the papers' algorithms
-                           (or one part of it: programs, start, static, minimum)
+                           (or one part of it: programs, realistic, found, loops, fixpoints, start, static, minimum,
+                           long)
   bench predict [--quick]  findings from one run, compared with ThreadSanitizer; events per second
                            (or one table of it: scenarios, programs, distribution, injected, speed)
   bench slice [--quick]    cost of an instruction trace, compared with native, stepping and lackey; slices of it

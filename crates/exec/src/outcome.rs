@@ -33,7 +33,9 @@ pub(crate) fn outcome(
     let round = round_threads(end, events);
     let ended = || match end.kind {
         EndKind::Deadlock => (OutcomeKind::Deadlock, message(end)),
-        EndKind::Livelock if !round.is_empty() => (OutcomeKind::Livelock, round_message(threads, &round)),
+        EndKind::Livelock if message(end).is_empty() => {
+            (OutcomeKind::Livelock, round_message(threads, &round))
+        }
         EndKind::Livelock => (OutcomeKind::Livelock, message(end)),
         EndKind::Assertion => (OutcomeKind::Assertion, message(end)),
         EndKind::Signal if aborted => match (panicked, stderr_tail::exception(output)) {

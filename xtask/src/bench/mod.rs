@@ -15,7 +15,6 @@ pub(crate) mod search;
 pub(crate) mod semantics;
 mod servers;
 pub(crate) mod simplify;
-mod simplify_long;
 pub(crate) mod slice;
 pub(crate) mod soak;
 mod table;

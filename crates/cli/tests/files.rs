@@ -147,7 +147,7 @@ fn all_changes_are_undone() {
     let work = "FILE *f = fopen(\"log\", \"a\"); fputs(\"more\\n\", f); fclose(f); access(\"d/f\", F_OK);";
     let begin = "\
         assert(unlink(\"d/f\") == 0); assert(rmdir(\"d\") == 0); assert(mkdir(\"d\", 0700) == 0);\n\
-        assert(rename(\"a\", \"b\") == 0); assert(rename(\"d\", \"d2\") == 0); close(open(\"d2/new\", O_CREAT | O_WRONLY, 0644));\n\
+        assert(rename(\"modes\", \"d\") != 0 && rename(\"d\", \"modes\") != 0); assert(rename(\"a\", \"b\") == 0); assert(rename(\"d\", \"d2\") == 0); close(open(\"d2/new\", O_CREAT | O_WRONLY, 0644));\n\
         assert(truncate(\"long\", 3) == 0); assert(chmod(\"modes\", 0400) == 0); assert(link(\"long\", \"second\") == 0);\n\
         assert(unlink(\"link\") == 0); assert(symlink(\"elsewhere\", \"link\") == 0); assert(unlink(\"to-long\") == 0);\n\
         int fd = open(\"through\", O_WRONLY | O_TRUNC); assert(write(fd, \"x\", 1) == 1); close(fd);\n\

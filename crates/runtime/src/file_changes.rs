@@ -130,23 +130,36 @@ impl State {
         self.log.header().private_directories.split(|&byte| byte == 0).any(|root| root == path.as_bytes())
     }
 
-    /// Prepares for a file to get another name.
-    pub(crate) fn before_rename(&mut self, from: &FilePath, to: &FilePath) {
-        if from.is_of_kernel() || status_of(from).is_none() || from.as_bytes() == to.as_bytes() {
+    /// Prepares for a file to get another name: records what has that name. `exchanges`: that gets the name of the file.
+    pub(crate) fn before_rename(&mut self, from: &FilePath, to: &FilePath, exchanges: bool) {
+        let Some(status) = status_of(from) else { return };
+        if from.is_of_kernel() || from.as_bytes() == to.as_bytes() {
             return;
         }
-        self.before_change(to, Change::Remove, false);
-        let is_directory =
-            status_of(from).is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFDIR);
-        if is_directory && FileRule::from_number(self.log.header().plan.files) == FileRule::UndoPrivate {
+        let is_directory = |status: &libc::stat| status.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        let rule = FileRule::from_number(self.log.header().plan.files);
+        if is_directory(&status) && rule == FileRule::UndoPrivate {
             // An overlay refuses to rename the directories below it.
             end::changes_files(self, from.as_bytes());
         }
-        if !self.note_change(from) {
-            return;
+        let has_directories = is_directory(&status) || status_of(to).as_ref().is_some_and(is_directory);
+        if exchanges && has_directories && rule == FileRule::Undo {
+            end::refuse(
+                "it exchanges directories, which cannot be restored after each run; \
+                 --share-files leaves files as the runs leave them",
+            );
         }
-        self.log.record_change(PriorState::Renamed, None, to, from.as_bytes(), None);
-        self.recorded_paths.0.clear();
+        self.before_change(to, Change::Remove, false);
+        self.note_change(from);
+    }
+
+    /// Records that a file got another name.
+    pub(crate) fn after_rename(&mut self, from: &FilePath, to: &FilePath) {
+        let is_recorded = FileRule::from_number(self.log.header().plan.files) != FileRule::Keep;
+        if is_recorded && !from.is_of_kernel() && from.as_bytes() != to.as_bytes() {
+            self.log.record_change(PriorState::Renamed, None, to, from.as_bytes(), None);
+            self.recorded_paths.0.clear();
+        }
     }
 
     /// Records that a path did not exist before a call that has just created it. [`before_change`](Self::before_change)

@@ -9,8 +9,9 @@
 //! | rename, link | always | the file has the new name | writes both files, reads them if it failed; adds a name to both directories | acquires and releases both files |
 //! | list (a directory) | always | none | reads the directory; writes its list of names | acquires the directory |
 //!
-//! Adding a name reads the list of names, and listing writes it: names are added in any order, but a list has them or
-//! not. Threads may share a descriptor, so all positions in one file count as one. A directory is a file too: what is done in it reads it, and its creation and removal write it.
+//! Adding a name reads the list of names, and listing writes it: names are added in any order, but a list has
+//! them or not. Threads may share a descriptor, so all positions in one file count as one. A directory is a file
+//! too: an operation in it reads it, and its creation and removal write it.
 
 use crate::{
     OpResult,

@@ -15,6 +15,17 @@ type Place = (i32, *const c_char);
 
 const HERE: i32 = libc::AT_FDCWD;
 
+/// The meaning of a new name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NewName {
+    /// The file has only this name then.
+    Only,
+    /// The file keeps its other name.
+    Additional,
+    /// The file that had this name gets the other one.
+    Exchanged,
+}
+
 /// A call on one path.
 #[derive(Clone, Copy)]
 struct PathCall {
@@ -174,7 +185,7 @@ impl Runtime {
     extern "C-unwind" fn on_two_paths(
         &mut self,
         (from, to): (Place, Place),
-        removes: bool,
+        kind: NewName,
         pc: u64,
         job: impl FnOnce() -> c_int,
     ) -> c_int {
@@ -199,14 +210,24 @@ impl Runtime {
         stack::run_isolated(|| {
             heap::with_plan_heap(|| {
                 let Some(to) = FilePath::of(to.0, to.1) else { return };
-                match FilePath::of(from.0, from.1) {
-                    Some(from) if removes => state.before_rename(&from, &to),
-                    Some(_) => state.before_change(&to, Change::Create, false),
-                    None => {}
+                match (FilePath::of(from.0, from.1), kind) {
+                    (Some(_), NewName::Additional) => state.before_change(&to, Change::Create, false),
+                    (Some(from), _) => state.before_rename(&from, &to, kind == NewName::Exchanged),
+                    (None, _) => {}
                 }
             });
         });
         let done = job();
+        if done == 0 && kind != NewName::Additional {
+            let state = &mut self.state;
+            stack::run_isolated(|| {
+                heap::with_plan_heap(|| {
+                    if let (Some(from), Some(to)) = (FilePath::of(from.0, from.1), FilePath::of(to.0, to.1)) {
+                        state.after_rename(&from, &to);
+                    }
+                });
+            });
+        }
         if let Some(other) = other {
             let (flags, error) =
                 if done == 0 { (Flags::NONE, 0) } else { (Flags::FAILED, sys::errno() as u64) };
@@ -327,23 +348,24 @@ hooks! {
     }
 
     fn link(from: *const c_char, to: *const c_char) -> c_int, |runtime, pc| {
-        runtime.on_two_paths(((HERE, from), (HERE, to)), false, pc, || real::link(from, to))
+        runtime.on_two_paths(((HERE, from), (HERE, to)), NewName::Additional, pc, || real::link(from, to))
     }
 
     fn linkat(at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_int) -> c_int, |runtime, pc| {
-        runtime.on_two_paths(((at, from), (to_at, to)), false, pc, || real::linkat(at, from, to_at, to, flags))
+        runtime.on_two_paths(((at, from), (to_at, to)), NewName::Additional, pc, || real::linkat(at, from, to_at, to, flags))
     }
 
     fn rename(from: *const c_char, to: *const c_char) -> c_int, |runtime, pc| {
-        runtime.on_two_paths(((HERE, from), (HERE, to)), true, pc, || real::rename(from, to))
+        runtime.on_two_paths(((HERE, from), (HERE, to)), NewName::Only, pc, || real::rename(from, to))
     }
 
     fn renameat(at: c_int, from: *const c_char, to_at: c_int, to: *const c_char) -> c_int, |runtime, pc| {
-        runtime.on_two_paths(((at, from), (to_at, to)), true, pc, || real::renameat(at, from, to_at, to))
+        runtime.on_two_paths(((at, from), (to_at, to)), NewName::Only, pc, || real::renameat(at, from, to_at, to))
     }
 
     fn renameat2(at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: u32) -> c_int, |runtime, pc| {
-        runtime.on_two_paths(((at, from), (to_at, to)), true, pc, || real::renameat2(at, from, to_at, to, flags))
+        let kind = if flags & libc::RENAME_EXCHANGE == 0 { NewName::Only } else { NewName::Exchanged };
+        runtime.on_two_paths(((at, from), (to_at, to)), kind, pc, || real::renameat2(at, from, to_at, to, flags))
     }
 
     fn truncate(path: *const c_char, len: i64) -> c_int, |runtime, pc| {

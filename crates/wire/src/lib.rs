@@ -26,14 +26,17 @@ pub use header::{
     PriorState, RawChange, RawConflict, RawEnabled, RawFile, RawInput, RawModule, RawStack, RawThread,
     RawWarning, Regions, WITHHELD_LONG, WITHHELD_SHORT,
 };
-pub use plan::{FileRule, NetworkRule, PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
+pub use plan::{
+    FileRule, MAX_ORDERING_FUNCTIONS, NetworkRule, PlanThread, PlanWords, RawAction, RawSegment, RawSpan,
+    SideRequest,
+};
 pub use steps::{
     CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, RING_WORDS, SIGNAL_WORDS, StepKind, StepWord,
     TRACE_FULL, TracerWords, Tracing,
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

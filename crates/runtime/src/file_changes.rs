@@ -9,7 +9,7 @@
 use crate::{end, file_names::FilePath, log::Log, state::State, sys};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use unsnarl_wire::{CHANGE_BYTES, FileRule, PriorState, RawChange};
+use unsnarl_wire::{CHANGE_BYTES, CHILD, FileRule, PriorState, RawChange};
 
 /// The number of symbolic links that are followed.
 const MAX_LINKS: usize = 16;
@@ -159,6 +159,13 @@ impl State {
         if is_recorded && !from.is_of_kernel() && from.as_bytes() != to.as_bytes() {
             self.log.record_change(PriorState::Renamed, None, to, from.as_bytes(), None);
             self.recorded_paths.0.clear();
+        }
+    }
+
+    /// Prepares for the start of a child, whose changes are not seen.
+    pub(crate) fn before_child(&self) {
+        if FileRule::from_number(self.log.header().plan.files) == FileRule::Stop {
+            end::changes_files(self, CHILD.as_bytes());
         }
     }
 

@@ -535,6 +535,7 @@ pub enum EndKind {
     /// A library that the program opened cannot be bound eagerly; the message says why.
     NeedsLazyBinding,
     /// The program was about to change a file, which it must not in this run; the message is the path. Or it was about
-    /// to use the network in a way that it must not; the message is [`crate::PORT`] or [`crate::PEER_OUTSIDE`].
+    /// to use the network in a way that it must not; the message is [`crate::PORT`] or [`crate::PEER_OUTSIDE`];
+    /// or it was about to start a child: [`crate::CHILD`].
     ChangesFiles,
 }

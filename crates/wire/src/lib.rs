@@ -181,6 +181,9 @@ pub const JVM_REFUSED: &str = "it is a Java virtual machine, which stops its thr
 /// The message of a run that ends before the program takes a port that it chose.
 pub const PORT: &str = "port";
 
+/// The message of a run that ends before the program starts a child, which may change files.
+pub const CHILD: &str = "child";
+
 /// The message of a run that ends before the program talks to anybody outside its own network.
 pub const PEER_OUTSIDE: &str = "network";
 

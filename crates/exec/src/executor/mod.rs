@@ -28,7 +28,7 @@ use std::{
     time::Duration,
 };
 use unsnarl_model::{Conflict, Module, Op, Output, Plan, Program, Site};
-use unsnarl_wire::{EndKind, FileRule, PEER_OUTSIDE, PORT, SideRequest, Tracing};
+use unsnarl_wire::{CHILD, EndKind, FileRule, PEER_OUTSIDE, PORT, SideRequest, Tracing};
 
 /// Runs one program any number of times, each time by a plan.
 pub struct Executor {
@@ -233,11 +233,12 @@ impl Executor {
             return self.restart_server();
         }
         let is_port = message == PORT;
+        let path = if message == CHILD { &self.program.cwd } else { &message };
         let reason = if is_port {
             self.network = NetworkView::Private;
             self.restart_in_private_view().err()
         } else {
-            match self.view.with(Path::new(&message), Path::new(&self.program.cwd)) {
+            match self.view.with(Path::new(path), Path::new(&self.program.cwd)) {
                 Some(private) => {
                     self.view = private;
                     self.restart_in_private_view().err()
@@ -252,7 +253,12 @@ impl Executor {
             files::note_exclusive("takes a port", &reason);
         } else {
             self.view = FileView::Exclusive;
-            files::note_exclusive(&format!("changes files ({message})"), &reason);
+            let action = if message == CHILD {
+                "starts other programs".to_owned()
+            } else {
+                format!("changes files ({message})")
+            };
+            files::note_exclusive(&action, &reason);
         }
         self.restart_server()
     }
@@ -339,6 +345,7 @@ impl Executor {
         if self.settings.files != FileChanges::UndoLater {
             self.undo_changes();
         }
+        self.is_view_stale = rule == FileRule::UndoPrivate && self.had_children();
         drop(permit);
         let (status, stopped) = match (ended, from) {
             (Ok((status, None)), Some(_)) if rewind && status.signal() == Some(NOT_ALLOWED) => {
@@ -387,19 +394,22 @@ impl Executor {
 
 impl Executor {
     /// Restores the files that the last run has changed, if that was not done yet.
-    fn undo_changes(&mut self) {
+    pub(super) fn undo_changes(&mut self) {
         if !std::mem::take(&mut self.has_changes) {
             return;
         }
-        let is_private = self.view.rule() == FileRule::UndoPrivate;
         let root = match &self.server {
-            Some(server) if is_private => format!("/proc/{}/root", server.child.id()),
+            Some(server) if self.view.rule() == FileRule::UndoPrivate => {
+                format!("/proc/{}/root", server.child.id())
+            }
             _ => "/".to_owned(),
         };
         files::undo(&self.memory, Path::new(&root));
-        // Changes by children are not recorded.
-        let has_children = self.memory.events().iter().any(|event| event.op() == Some(Op::ChildStart));
-        self.is_view_stale |= has_children && is_private;
+    }
+
+    /// Returns whether the last run has started children, whose changes are not recorded.
+    fn had_children(&self) -> bool {
+        self.memory.events().iter().any(|event| event.op() == Some(Op::ChildStart))
     }
 }
 

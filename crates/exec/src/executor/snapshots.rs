@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::{Op, Plan};
-use unsnarl_wire::{EndKind, FileRule, PEER_OUTSIDE, PLAN_RESERVE, PORT};
+use unsnarl_wire::{CHILD, EndKind, FileRule, PEER_OUTSIDE, PLAN_RESERVE, PORT};
 
 impl Executor {
     /// Keeps the program in its state after the first `points` points of this plan. Runs of plans with the same prefix
@@ -25,6 +25,7 @@ impl Executor {
     /// # Errors
     /// Returns an error in the same cases as [`run`](Self::run).
     pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<SnapshotResult, Error> {
+        self.undo_changes();
         if self.settings.threads == ThreadBackend::Kernel {
             return Ok(SnapshotResult::Refused(
                 "a fork copies only the calling kernel thread, so snapshots need fibers".into(),
@@ -97,6 +98,9 @@ impl Executor {
                         if [PORT, PEER_OUTSIDE].contains(&collect::message(end).as_str()) =>
                     {
                         "it has a socket open".to_owned()
+                    }
+                    EndKind::ChangesFiles if collect::message(end) == CHILD => {
+                        "it has a child process".to_owned()
                     }
                     EndKind::ChangesFiles => "it has changed files".to_owned(),
                     _ => collect::message(end),

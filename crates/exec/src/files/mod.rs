@@ -108,12 +108,12 @@ impl FileView {
     /// Returns the view in which the program may change this path; `None` if that cannot be private.
     pub(crate) fn with(&self, path: &Path, cwd: &Path) -> Option<Self> {
         let new = directory_for(path, cwd)?;
-        let mut directories: Vec<PathBuf> =
-            self.directories().iter().filter(|directory| !directory.starts_with(&new)).cloned().collect();
-        if directories.iter().any(|directory| new.starts_with(directory)) {
+        if self.directories().iter().any(|directory| new.starts_with(directory)) {
             // The path is in a private directory already, but the change is not possible there.
             return None;
         }
+        let mut directories: Vec<PathBuf> =
+            self.directories().iter().filter(|directory| !directory.starts_with(&new)).cloned().collect();
         directories.push(new);
         (directories.len() <= MAX_DIRECTORIES).then_some(Self::Private(directories))
     }

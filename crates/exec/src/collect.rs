@@ -64,7 +64,7 @@ pub(crate) fn trace(
         races,
         counterfactuals: Vec::new(),
         callers: Vec::new(),
-        names: Vec::new(),
+        names: memory.files().iter().map(|file| (file.object, text(&file.path))).collect(),
         program: program.clone(),
         plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },
         warnings: warnings(memory, &site_table, &events),

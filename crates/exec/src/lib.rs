@@ -11,6 +11,7 @@ mod collect;
 mod debuggee;
 mod error;
 mod executor;
+mod files;
 mod follow;
 mod instruction_trace;
 mod library;
@@ -50,7 +51,7 @@ pub use process::{
 };
 pub use program::{check, find};
 pub use run::{Run, WithheldTimeouts};
-pub use settings::{Settings, ThreadBackend};
+pub use settings::{FileChanges, Settings, ThreadBackend};
 pub use signals::has_kill;
 pub use snapshot::SnapshotResult;
 pub use steps::WordProgress;

@@ -53,7 +53,8 @@ pub(crate) fn outcome(
         | EndKind::Diverged
         | EndKind::Refused
         | EndKind::Internal
-        | EndKind::NeedsLazyBinding => match status.code() {
+        | EndKind::NeedsLazyBinding
+        | EndKind::ChangesFiles => match status.code() {
             Some(101) if panicked.is_some() => (OutcomeKind::Panic, stderr_tail::panic(output)),
             Some(0) => (OutcomeKind::Exit(0), String::new()),
             Some(code) => (OutcomeKind::Exit(code), stderr_tail::test(output)),

@@ -8,6 +8,8 @@ use crate::{
     context::ThreadBackend,
     descriptors::Descriptors,
     entropy::Entropy,
+    file_changes::RecordedPaths,
+    file_names::OpenFileNames,
     gate::{Gate, Readiness},
     heap,
     hooks::{key::Keys, openmp::OpenMpLocks},
@@ -15,6 +17,7 @@ use crate::{
     livelock::RoundDetector,
     log::Log,
     modules::Modules,
+    network::TakenPorts,
     queue::Queues,
     signals::{KeptSignal, PendingSignals, SignalSet},
     sites::PlanSites,
@@ -97,6 +100,10 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) openmp: OpenMpLocks,
     pub(crate) descriptors: Descriptors,
+    /// The files behind descriptors.
+    pub(crate) open_files: OpenFileNames,
+    pub(crate) recorded_paths: RecordedPaths,
+    pub(crate) taken_ports: TakenPorts,
     /// The positions up to which the plan's inputs have been consumed.
     pub(crate) input_positions: InputPositions,
     /// A reusable buffer for the descriptors that all threads wait for.

@@ -514,13 +514,17 @@ impl SearchOptions {
     fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
         // Each run keeps two processors busy, one after the other.
         let busy_waits = self.jobs * 2 <= default_jobs();
-        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, ..self.run.settings() }
+        let settings = self.run.settings();
+        let files = self.checks.file_changes(settings.files);
+        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, files, ..settings }
     }
 
     /// Creates one executor per job.
     fn pool(&self, program: &Program, settings: &Settings) -> Result<Pool> {
         let executor = |_| Executor::new(program.clone(), settings.clone());
-        Ok(Pool { executors: (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()? })
+        // A check inspects what a run left behind, so runs must not overlap.
+        let jobs = if self.checks.inspect_environment() { 1 } else { self.jobs.clamp(1, 256) };
+        Ok(Pool { executors: (0..jobs).map(executor).collect::<Result<_, _>>()? })
     }
 
     /// Makes one search after the other: each strategy gets the given number of seeds, until its runs are used up. Each

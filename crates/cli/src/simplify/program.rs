@@ -15,7 +15,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_exec::{Error, Executor, FileChanges, Settings};
 use unsnarl_model::{OutcomeKind, Plan, RaceIdentity, Trace};
 use unsnarl_simplify::Runner;
 
@@ -92,6 +92,7 @@ impl ProgramPool {
             serve: true,
             interrupt: Some(Arc::clone(&interrupt)),
             until: options.until,
+            files: options.checks.file_changes(FileChanges::default()),
             ..Settings::default()
         };
         // A check inspects what a run left behind, so runs must not overlap.

@@ -53,6 +53,7 @@ pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl 
 
 /// Runs the job and returns the child's id as the program sees it.
 fn start_child(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
+    runtime.state.before_child();
     runtime.state.descriptors.note_inherited_by_child();
     stack::run_without_residue(|| match job() {
         0 => {

@@ -28,6 +28,8 @@ usage: cargo xtask COMMAND
                            (or one part of it: native, stepping, lackey, slices, reductions)
   bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
   bench determinism [--runs N]  replays of a program that hashes uninitialised memory
+  bench coverage           what a search says it has not seen, compared with the truth
+  bench crates [TEST…]     published concurrency bugs of crates, fetched from the registry
   bench fix                verdicts on other builds of a failing program, whose right verdict is known
   bench semantics [--sequences N]  random operations have the same results as without control
   bench soak [--quick]     ten thousand runs: memory stays flat, no zombies, every failing trace replays
@@ -69,6 +71,8 @@ fn main() -> ExitCode {
         ["bench", "determinism", "--runs", runs] => {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
         }
+        ["bench", "coverage"] => bench::coverage::bench(),
+        ["bench", "crates", ref tests @ ..] => bench::crates::bench(tests),
         ["bench", "fix"] => bench::fix::bench(),
         ["bench", "semantics"] => bench::semantics::bench(None),
         ["bench", "semantics", "--sequences", sequences] => sequences

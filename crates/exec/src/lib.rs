@@ -12,6 +12,7 @@ mod debuggee;
 mod error;
 mod executor;
 mod follow;
+mod influences;
 mod instruction_trace;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
@@ -38,6 +39,7 @@ pub use debuggee::become_debuggee;
 pub use error::Error;
 pub use executor::Executor;
 pub use follow::{Launcher, follow};
+pub use influences::HiddenInfluences;
 pub use instruction_trace::{InstructionTrace, InstructionTraceOptions};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;

@@ -22,8 +22,8 @@ mod steps;
 pub use event::RawEvent;
 pub use header::{
     CALLS_BYTES, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
-    MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, RawConflict, RawEnabled, RawInput, RawModule, RawStack,
-    RawThread, RawWarning, Regions, WITHHELD_LONG, WITHHELD_SHORT,
+    MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, READ_CLOCK, RawConflict, RawEnabled, RawInput, RawModule,
+    RawStack, RawThread, RawWarning, Regions, WAITING_WRITER, WITHHELD_LONG, WITHHELD_SHORT,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
 pub use steps::{
@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 23;
+pub const VERSION: u32 = 24;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

@@ -1,6 +1,8 @@
 //! Benchmarks. They print ratios instead of absolute times: both sides of a ratio are measured alternately in the same
 //! run, and the result is the median of the ratios with its quartiles.
 
+pub(crate) mod coverage;
+pub(crate) mod crates;
 pub(crate) mod determinism;
 mod distribution;
 pub(crate) mod fix;

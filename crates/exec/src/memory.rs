@@ -7,6 +7,7 @@ use std::{
     env,
     fs::{self, File},
     io,
+    ops::Range,
     os::fd::{AsRawFd, FromRawFd},
     path::{Path, PathBuf},
     process,
@@ -15,10 +16,17 @@ use std::{
 use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
-    CALLS_BYTES, Header, INPUT_BYTES, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
-    RawConflict, RawEnabled, RawEvent, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread,
-    RawWarning, Regions, SideRequest, TracerWords, Tracing,
+    CALLS_BYTES, Header, INPUT_BYTES, MAX_ORDERING_FUNCTIONS, ONE_STACK_BYTES, PlanThread, PlanWords,
+    RING_WORDS, RawAction, RawConflict, RawEnabled, RawEvent, RawInput, RawModule, RawSegment, RawSpan,
+    RawStack, RawThread, RawWarning, Regions, SideRequest, TracerWords, Tracing,
 };
+
+/// Writes as many address ranges as there is room for.
+fn fill(room: &mut [[u64; 2]], ranges: Vec<Range<u64>>) {
+    for (room, range) in room.iter_mut().zip(ranges) {
+        *room = [range.start, range.end];
+    }
+}
 
 /// Creates a memory file.
 pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
@@ -119,6 +127,8 @@ pub(crate) struct SharedMemory {
     ignored_variable: u64,
     /// See [`PlanWords::spin_functions`].
     spin_functions: [[u64; 2]; 4],
+    /// See [`PlanWords::ordering_functions`].
+    ordering_functions: [[u64; 2]; MAX_ORDERING_FUNCTIONS],
     /// There is address space for the race detector: AddressSanitizer uses the same.
     pub(crate) can_detect_races: bool,
 }
@@ -144,11 +154,11 @@ impl SharedMemory {
         let binary = Binary::read(Path::new(&program.path)).ok();
         let ignored_variable = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
         let can_detect_races = !binary.as_ref().is_some_and(|binary| binary.contains_asan);
+        let mut ordering_functions = [[0; 2]; MAX_ORDERING_FUNCTIONS];
         let mut spin_functions = [[0; 2]; 4];
-        for (room, function) in
-            spin_functions.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spin_functions))
-        {
-            *room = [function.start, function.end];
+        if let Some(binary) = binary {
+            fill(&mut ordering_functions, binary.ordering_functions);
+            fill(&mut spin_functions, binary.spin_functions);
         }
         Ok(Self {
             file,
@@ -156,6 +166,7 @@ impl SharedMemory {
             len: 0,
             ignored_variable,
             spin_functions,
+            ordering_functions,
             can_detect_races,
         })
     }
@@ -238,6 +249,7 @@ impl SharedMemory {
             pauses: tracing.pauses.len() as u64,
             ignored_variable: self.ignored_variable,
             spin_functions: self.spin_functions,
+            ordering_functions: self.ordering_functions,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);

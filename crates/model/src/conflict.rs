@@ -25,6 +25,8 @@ pub enum ConflictKind {
     Hidden,
     /// Two atomic operations, or two operations that acquire the same lock: either may come first.
     Contention,
+    /// Like a race, but called by uninstrumented code, which may have ordered the accesses.
+    Possible,
 }
 
 impl ConflictKind {
@@ -35,6 +37,7 @@ impl ConflictKind {
             0 => Self::Race,
             1 => Self::Hidden,
             2 => Self::Contention,
+            3 => Self::Possible,
             _ => return None,
         })
     }

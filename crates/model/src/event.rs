@@ -138,9 +138,14 @@ impl Flags {
     pub const UNDIVIDED: Self = Self(512);
     /// The thread entered an undivided region after this event, before its next one.
     pub const ENTERS_REGION: Self = Self(1024);
+    /// Since its last event, the thread has executed uninstrumented code that may have ordered it after everything
+    /// done before this event.
+    pub const MAY_BE_ORDERED: Self = Self(2048);
 
-    /// The flags that describe the call rather than how it went. Traces of format 9 and older lack them.
-    pub const OF_CALL: Self = Self(Self::BOUNDED.0 | Self::UNDIVIDED.0 | Self::ENTERS_REGION.0);
+    /// The flags that describe the call and what came before it rather than how it went. Older traces lack some of
+    /// them.
+    pub const OF_CALL: Self =
+        Self(Self::BOUNDED.0 | Self::UNDIVIDED.0 | Self::ENTERS_REGION.0 | Self::MAY_BE_ORDERED.0);
 
     /// Returns whether all flags of `other` are set.
     #[must_use]

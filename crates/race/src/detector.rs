@@ -70,6 +70,9 @@ impl<M: ShadowMemory> Detector<M> {
     /// Processes one more event, given its number and its site.
     pub fn step(&mut self, event: &Event, number: u64, tag: u64, mut found: impl FnMut(FoundConflict)) {
         let step = Step::decode(event, number);
+        if step.may_be_ordered() {
+            self.order_after_all(step.thread);
+        }
         match &step.operation {
             Operation::Memory(MemoryOp::Access(access)) => {
                 let failed = access.kind == AccessKind::CompareExchange && !access.writes;
@@ -95,6 +98,13 @@ impl<M: ShadowMemory> Detector<M> {
                 self.order.step(&step);
             }
         }
+    }
+
+    /// Orders everything done up to now before what the thread does next: it has executed uninstrumented code that
+    /// may synchronise.
+    #[cold]
+    pub fn order_after_all(&mut self, thread: ThreadIx) {
+        self.order.order_after_all(thread);
     }
 
     /// Processes a memory access without other effects.

@@ -6,7 +6,8 @@
 //!
 //! Uninstrumented code, such as Rust's precompiled standard library, orders threads invisibly: the slow path
 //! of a mutex, or the mutex inside a wait on a condition. It is recognised by its futexes, and by atomic
-//! variables whose value differs from the last one that instrumented code stored ([`unsnarl_model::Flags::FOREIGN`]). Every
+//! variables whose value differs from the last one that instrumented code stored ([`unsnarl_model::Flags::FOREIGN`]),
+//! and by calls of functions that are known to synchronise ([`unsnarl_model::Flags::MAY_BE_ORDERED`]). Every
 //! edge that it may have made counts ([`Edges::Possible`]): a thread that executed such code comes after
 //! everything done up to then. That hides a race only if the thread executes such code between the two
 //! accesses. A search or a witness that makes them adjacent still finds the race.
@@ -251,9 +252,8 @@ impl HappensBefore {
     #[inline]
     pub fn step(&mut self, step: &Step) {
         let thread = step.thread;
-        let mut may_be_ordered = false;
         edges(step, |edge| match edge {
-            Edge::Atomic(access) => may_be_ordered = self.operate(thread, access),
+            Edge::Atomic(access) => self.operate(thread, access),
             Edge::Acquire(SyncPoint::Lock(lock)) => self.acquire_lock(thread, lock),
             Edge::Release(SyncPoint::Lock(lock)) => self.release_lock(thread, lock),
             Edge::Acquire(SyncPoint::Readers(lock)) => {
@@ -266,17 +266,13 @@ impl HappensBefore {
             Edge::Release(point) => self.release(thread, point),
             Edge::Woken(by) => self.wake_ups.wake(by, &mut self.threads.at(thread).clock),
             Edge::Wakes(to) => self.wake(thread, step.number, to),
-            Edge::Fence(order) => may_be_ordered = self.fence(thread, order),
-            Edge::Unobserved => may_be_ordered = true,
+            Edge::Fence(order) => self.fence(thread, order),
+            Edge::Unobserved => self.order_after_all(thread),
         });
-        if may_be_ordered {
-            self.order_after_all(thread);
-        }
     }
 
-    /// Applies the edges of an atomic operation; returns whether uninstrumented code may have ordered its
-    /// thread after others.
-    fn operate(&mut self, thread: ThreadIx, access: AtomicEdge) -> bool {
+    /// Applies the edges of an atomic operation, and those that uninstrumented code may have made by the variable.
+    fn operate(&mut self, thread: ThreadIx, access: AtomicEdge) {
         let AtomicEdge { variable, loads, stores, order, foreign: found } = access;
         let me = self.threads.at(thread);
         let variable = self.variables.at(variable);
@@ -301,12 +297,15 @@ impl HappensBefore {
         // that writes the variable may also write back the old value.
         let foreign = found || variable.foreign > 1;
         me.saw_foreign |= foreign;
-        foreign && loads && acquires(order)
+        if foreign && loads && acquires(order) {
+            self.order_after_all(thread);
+        }
     }
 
-    /// Orders everything done up to now before the thread, but nothing that is done later.
+    /// Orders everything done up to now before the thread, but nothing that is done later: uninstrumented code may
+    /// have done so.
     #[inline]
-    fn order_after_all(&mut self, thread: ThreadIx) {
+    pub fn order_after_all(&mut self, thread: ThreadIx) {
         if self.edges == Edges::Possible {
             self.threads.at(thread).clock.join_all(&self.now);
         }
@@ -353,8 +352,8 @@ impl HappensBefore {
         self.now.advance(thread);
     }
 
-    /// Applies a fence; returns whether uninstrumented code may have ordered its thread after others.
-    fn fence(&mut self, thread: ThreadIx, order: Order) -> bool {
+    /// Applies a fence, and the edges that uninstrumented code may have made before it.
+    fn fence(&mut self, thread: ThreadIx, order: Order) {
         let me = self.threads.at(thread);
         let saw_foreign = acquires(order) && mem::take(&mut me.saw_foreign);
         if acquires(order) {
@@ -367,6 +366,8 @@ impl HappensBefore {
             clock.set(self.now.of(thread));
             self.now.advance(thread);
         }
-        saw_foreign
+        if saw_foreign {
+            self.order_after_all(thread);
+        }
     }
 }

@@ -320,6 +320,13 @@ fn accesses_possibly_ordered_by_uninstrumented_code_do_not_race() {
     assert_eq!(around(&[event(2, Op::FutexWake, M, 0)]), 0);
     assert_eq!(around(&[failed]), 0);
     assert_eq!(around(&[event(1, Op::FutexWake, M, 0)]), 1, "the other thread is not ordered by that");
+    // Nor is it by a call of a function that is known to synchronise.
+    let after_call = |t, op, addr| Event { flags: Flags::MAY_BE_ORDERED, ..event(t, op, addr, 0) };
+    assert_eq!(around(&[after_call(2, Op::Read, X + 64)]), 0);
+    assert_eq!(around(&[after_call(2, Op::Lock, M)]), 0);
+    assert_eq!(around(&[after_call(1, Op::Read, X + 64)]), 1);
+    let directly = with(&[event(1, Op::Write, X, 0), after_call(2, Op::Write, X)]);
+    assert_eq!(races(&directly), []);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     state::{Runtime, State},
 };
 use alloc::{boxed::Box, collections::BTreeSet};
-use unsnarl_model::{ConflictKind, Event, Op, SiteIx};
+use unsnarl_model::{ConflictKind, Event, Op, SiteIx, ThreadIx};
 use unsnarl_race::{Access, Detector, FoundConflict};
 use unsnarl_wire::{RawConflict, RawEvent, SideRequest};
 
@@ -28,6 +28,8 @@ pub(crate) struct ConflictMonitor {
 pub(crate) struct ReportContext<'a> {
     pub(crate) log: &'a Log,
     pub(crate) modules: &'a Modules,
+    /// The highest address of the running thread's stack.
+    pub(crate) stack_top: usize,
 }
 
 /// Pairs of sites that were reported.
@@ -43,11 +45,22 @@ type Pair = (ConflictKind, u64, u64);
 impl ReportedPairs {
     const RECENT: usize = 32;
 
+    /// Returns whether the latest report of these sites was a race.
+    #[inline]
+    fn is_race(&self, [first, second]: [u64; 2]) -> bool {
+        self.recent[Self::slot(first, second)] == Some((ConflictKind::Race, first, second))
+    }
+
+    #[inline]
+    const fn slot(first: u64, second: u64) -> usize {
+        (first ^ second >> 3 ^ first >> 5) as usize % Self::RECENT
+    }
+
     /// Adds a pair; returns whether it is new.
     #[inline]
     fn insert(&mut self, pair: Pair) -> bool {
         let (_, first, second) = pair;
-        let recent = &mut self.recent[(first ^ second >> 3 ^ first >> 5) as usize % Self::RECENT];
+        let recent = &mut self.recent[Self::slot(first, second)];
         if *recent == Some(pair) {
             return false;
         }
@@ -112,6 +125,11 @@ impl ConflictMonitor {
         detector.free(access, |found| report_conflict(reported, context, &found, access));
     }
 
+    /// Orders everything done up to now before what the thread does next.
+    pub(crate) fn order_after_all(&mut self, thread: ThreadIx) {
+        self.detector.order_after_all(thread);
+    }
+
     pub(crate) fn forget(&mut self, addr: usize, size: u64) {
         self.detector.forget(addr as u64, size);
     }
@@ -124,6 +142,9 @@ fn report_conflict(
     second: &Access,
 ) {
     let pcs = [found.first.tag(), second.tag];
+    if found.kind == ConflictKind::Race && reported.is_race(pcs) {
+        return;
+    }
     let kind = context.certain_kind(found.kind, pcs);
     if !reported.insert((kind, pcs[0], pcs[1])) {
         return;
@@ -142,17 +163,45 @@ impl ReportContext<'_> {
     /// Returns the kind of a conflict between two sites. Code that is not instrumented may order its accesses
     /// by atomic operations that are not seen, so a race there may be none.
     fn certain_kind(self, kind: ConflictKind, pcs: [u64; 2]) -> ConflictKind {
-        let is_certain = || pcs.iter().all(|&pc| self.modules.is_instrumented(pc));
-        if kind == ConflictKind::Race && !is_certain() { ConflictKind::Hidden } else { kind }
+        if kind != ConflictKind::Race {
+            kind
+        } else if !pcs.iter().all(|&pc| self.modules.is_instrumented(pc)) {
+            ConflictKind::Hidden
+        } else if self.is_called_by_ordering_code() {
+            ConflictKind::Possible
+        } else {
+            ConflictKind::Race
+        }
+    }
+
+    /// Returns whether the running thread was called by a library that may have ordered it: the scheduler of a task
+    /// library, for example. Its stack is searched for return addresses. One that is left over from an earlier call only
+    /// makes a race look less certain.
+    #[cold]
+    #[inline(never)]
+    fn is_called_by_ordering_code(self) -> bool {
+        const MAX_BYTES: usize = 256 << 10;
+        if !self.modules.has_ordering_code() {
+            return false;
+        }
+        let here = &raw const self as usize & !7;
+        let end = self.stack_top.min(here + MAX_BYTES);
+        (here..end.saturating_sub(7)).step_by(8).any(|at| {
+            // SAFETY: a part of the running thread's stack that is in use.
+            let word = unsafe { (at as *const u64).read_volatile() };
+            self.modules.is_ordering_code(word)
+        })
     }
 }
 
 impl State {
     /// Passes the event with this number to the detector, except plain accesses, which it has already seen.
     pub(crate) fn watch_event(&mut self, event: &RawEvent, number: u64) {
+        let stack_top = self.me().stack_top;
         let Some(conflicts) = &mut self.conflicts else { return };
         if !event.op().is_none_or(|op| matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free)) {
-            conflicts.step(ReportContext { log: &self.log, modules: &self.modules }, event, number);
+            let context = ReportContext { log: &self.log, modules: &self.modules, stack_top };
+            conflicts.step(context, event, number);
             self.capture_conflict_stack(event.pc());
         }
         self.capture_event_stack(number);
@@ -191,9 +240,13 @@ impl Runtime {
     /// Passes an access that is about to happen to the detector.
     #[inline]
     pub(crate) fn watch(&mut self, access: &Access) {
+        if self.state.me().unseen_order.is_unapplied() {
+            self.state.apply_unseen_order();
+        }
+        let stack_top = self.state.me().stack_top;
         let State { conflicts, log, modules, .. } = &mut self.state;
         if let Some(conflicts) = conflicts {
-            conflicts.access(ReportContext { log, modules }, access);
+            conflicts.access(ReportContext { log, modules, stack_top }, access);
             if conflicts.side_requests.is_some() {
                 self.state.capture_conflict_stack(access.tag);
             }

@@ -9,7 +9,7 @@ use crate::{
     context::{Context, ThreadBackend},
     crash, debug,
     descriptors::Descriptors,
-    end, fiber, files, follow, heap,
+    end, entry_patches, fiber, files, follow, heap,
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
@@ -125,6 +125,9 @@ fn attach() -> Option<*mut Header> {
         sys::exit(96);
     }
     stream_identity::install();
+    // SAFETY: as above.
+    let ordering_functions = unsafe { &(*header).plan.ordering_functions };
+    heap::with_plan_heap(|| entry_patches::install(ordering_functions));
     // SAFETY: as above; the memory has the size for the coming run.
     let total = unsafe {
         if (*header).serve == 1 {
@@ -455,6 +458,9 @@ unsafe extern "C-unwind" fn start_main(
     MAIN.store(main as usize, Ordering::Relaxed);
     let main = if let Some(runtime) = Runtime::enter() {
         libc_randomness::replace_stack_guard();
+        if runtime.state.log.header().plan.traced > 0 {
+            entry_patches::remove();
+        }
         tracer::begin(&runtime.state);
         if runtime.state.modules.has_openmp() {
             runtime.state.expect_waits_in_libraries(0);

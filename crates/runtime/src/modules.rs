@@ -32,7 +32,26 @@ struct LoadedModule {
     openmp: bool,
     /// True if it was compiled with instrumentation: it needs this library.
     instrumented: bool,
+    /// Its code, if that may order threads by operations that are not seen.
+    ordering_code: Option<(u64, u64)>,
 }
+
+/// The beginnings of the names of libraries that are not instrumented and whose ordering is modelled.
+const MODELLED: [&[u8]; 13] = [
+    b"ld-linux",
+    b"libc.so",
+    b"libm.so",
+    b"libpthread.so",
+    b"libdl.so",
+    b"librt.so",
+    b"libatomic.so",
+    b"libgcc_s.so",
+    b"libstdc++.so",
+    b"libc++",
+    b"libgomp.so",
+    b"linux-vdso",
+    b"libunsnarl_",
+];
 
 /// The owner of the code at an address.
 pub(crate) enum Owner {
@@ -65,6 +84,16 @@ impl Modules {
     /// Returns whether the code at this address was compiled with instrumentation.
     pub(crate) fn is_instrumented(&self, pc: u64) -> bool {
         self.known.iter().any(|k| k.instrumented && (k.start..k.end).contains(&pc))
+    }
+
+    /// Returns whether a library has code that may order threads by operations that are not seen.
+    pub(crate) fn has_ordering_code(&self) -> bool {
+        self.known.iter().any(|k| k.ordering_code.is_some())
+    }
+
+    /// Returns whether the code at this address may order threads by operations that are not seen.
+    pub(crate) fn is_ordering_code(&self, pc: u64) -> bool {
+        self.known.iter().filter_map(|k| k.ordering_code).any(|(start, end)| (start..end).contains(&pc))
     }
 
     /// Returns the difference between addresses here and in the program's file.
@@ -131,7 +160,11 @@ impl Modules {
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
         let (is_unwinder, openmp) = (name.starts_with(b"libgcc_s.so"), name.starts_with(b"libgomp.so"));
         let instrumented = needs_this_library(module);
-        self.known.push(LoadedModule { base, start, end, is_unwinder, openmp, instrumented });
+        let is_modelled = path.is_empty() || MODELLED.iter().any(|known| name.starts_with(known));
+        let code = || module.segments(libc::PT_LOAD).find(|(_, header)| header.p_flags & libc::PF_X != 0);
+        let ordering_code = if instrumented || is_modelled { None } else { code() };
+        let ordering_code = ordering_code.map(|(range, _)| (range.start, range.end));
+        self.known.push(LoadedModule { base, start, end, is_unwinder, openmp, instrumented, ordering_code });
         if path.is_empty() && self.program.1 == 0 {
             self.program = (start, end - start);
             let constant =

@@ -45,7 +45,7 @@ fn each_pause(code: &[u8], mut found: impl FnMut(usize)) {
 }
 
 /// Returns the difference between addresses here and in the program's file.
-fn program_base() -> Option<usize> {
+pub(crate) fn program_base() -> Option<usize> {
     // SAFETY: only a query; the kernel states the address and number of the program headers.
     let headers = unsafe {
         let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;

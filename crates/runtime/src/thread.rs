@@ -12,7 +12,9 @@ use crate::{
     signals::{PendingSignals, SuspendedWait},
     stack,
     state::{NextFlags, Runtime},
-    sys, watchdog,
+    sys,
+    unseen_order::UnseenOrder,
+    watchdog,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
@@ -79,6 +81,8 @@ pub(crate) struct Thread {
     pub(crate) undivided: u32,
     /// The flags of all its events: whether it is in such a region.
     pub(crate) region_flags: NextFlags,
+    /// Notes about uninstrumented code that it has executed, see [`crate::unseen_order`].
+    pub(crate) unseen_order: UnseenOrder,
     /// The descriptors it waits for, see [`Gate::Descriptors`].
     pub(crate) awaited: Vec<UnsafeCell<libc::pollfd>>,
     /// Its signal mask; valid while it does not run, or if no mask was ever changed.
@@ -178,6 +182,7 @@ impl Thread {
             alternate_stack: no_stack,
             undivided: 0,
             region_flags: NextFlags::default(),
+            unseen_order: UnseenOrder::default(),
             awaited: Vec::new(),
             mask: 0,
             signals: PendingSignals::default(),

@@ -267,6 +267,9 @@ impl Runtime {
     /// Completes a switch to the running thread.
     #[inline]
     pub(crate) fn arrive(&mut self) {
+        if self.state.rounds.is_active() {
+            stack::clear_unused_stack();
+        }
         if self.state.masks_differ {
             self.state.take_mask();
         }
@@ -351,7 +354,11 @@ impl Runtime {
         state.clock.tick();
         state.picked = false;
         let mut own_flags = core::mem::take(&mut state.switch_flags);
-        own_flags.add(state.me().region_flags.get());
+        let me = state.me();
+        own_flags.add(me.region_flags.get());
+        if me.unseen_order.is_unlogged() {
+            own_flags.add(state.take_unseen_order());
+        }
         let event = event.with(own_flags.get());
         if !state.log.has_room() {
             return self.append_slowly(event);

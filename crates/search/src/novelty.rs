@@ -166,7 +166,7 @@ impl ObservedState {
             window.iter().fold(u64::from(ix.0) + 1, |hash, &operation| mix(hash, operation))
         };
         let before = self.values.get(&event.addr).copied();
-        let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::FOREIGN).0;
+        let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::FOREIGN | Flags::MAY_BE_ORDERED).0;
         let mut operation = mix(number_of(site), facts.into());
         if event.op.object_kind().is_some() {
             operation = mix(operation, before.map_or(0, |value| value.wrapping_add(1)));

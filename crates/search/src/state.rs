@@ -102,7 +102,8 @@ impl StateHash {
         }
         // Values and addresses follow from the earlier events; the woken threads are part of the order
         // itself.
-        let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::FOREIGN).0;
+        let facts =
+            event.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::FOREIGN | Flags::MAY_BE_ORDERED).0;
         let operation = mix(u64::from(event.op as u8) | u64::from(facts) << 8, number_of(site));
         let mut hash = mix(self.thread(event.thread), operation);
         for touch in &touches {

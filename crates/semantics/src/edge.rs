@@ -61,7 +61,10 @@ pub struct AtomicEdge {
 
 /// Emits the edges of a step, in the order in which they apply.
 #[inline]
-pub fn edges(step: &Step, emit: impl FnMut(Edge)) {
+pub fn edges(step: &Step, mut emit: impl FnMut(Edge)) {
+    if step.may_be_ordered() {
+        emit(Edge::Unobserved);
+    }
     match &step.operation {
         Operation::Memory(op) => op.edges(emit),
         Operation::Mutex(op) => op.edges(step.result, emit),

@@ -84,6 +84,14 @@ impl Step {
         self.flags.has(Flags::ENTERS_REGION)
     }
 
+    /// Returns whether the thread has executed uninstrumented code before this operation that may have ordered it
+    /// after everything done so far.
+    #[must_use]
+    #[inline]
+    pub const fn may_be_ordered(&self) -> bool {
+        self.flags.has(Flags::MAY_BE_ORDERED)
+    }
+
     /// Returns whether the operation took effect.
     #[must_use]
     #[inline]

@@ -82,6 +82,8 @@ pub struct Binary {
     /// The address ranges in the file of functions in which Rust's standard library spins before it waits for
     /// a lock.
     pub spin_functions: Vec<Range<u64>>,
+    /// The address ranges in the file of functions in which Rust's standard library may order threads without waiting.
+    pub ordering_functions: Vec<Range<u64>>,
     /// True if it is a Go program, with a scheduler of its own.
     pub is_go: bool,
 }
@@ -151,8 +153,12 @@ impl Binary {
         if is_panic_count(symbol.name) {
             self.panic_count = symbol.address.or(self.panic_count);
         }
-        if let Some(start) = symbol.address.filter(|_| is_lock_slow_path(symbol.name)) {
-            self.spin_functions.push(start..start.saturating_add(symbol.size));
+        let Some(start) = symbol.address else { return };
+        let range = start..start.saturating_add(symbol.size);
+        if is_lock_slow_path(symbol.name) {
+            self.spin_functions.push(range);
+        } else if orders_threads(symbol.name) && !self.ordering_functions.contains(&range) {
+            self.ordering_functions.push(range);
         }
     }
 
@@ -172,6 +178,7 @@ impl Binary {
             checkpoint: false,
             panic_count: None,
             spin_functions: Vec::new(),
+            ordering_functions: Vec::new(),
             is_go: false,
         }
     }
@@ -272,6 +279,29 @@ fn is_lock_slow_path(symbol: &[u8]) -> bool {
     let of_library = || symbol.windows(8).any(|part| part == b"3std3sys");
     let contended: [&[u8]; 3] = [b"14lock_contended", b"14read_contended", b"15write_contended"];
     contended.iter().any(|path| is_path(symbol, path)) && of_library()
+}
+
+/// Returns whether this function of Rust's standard library may acquire what another thread has released, without
+/// waiting for it.
+fn orders_threads(symbol: &[u8]) -> bool {
+    /// The module and the function, as parts of mangled names.
+    const FUNCTIONS: [(&[u8], &[u8]); 11] = [
+        (b"4sync4once", b"4Once4call"),
+        (b"4sync4once", b"4Once4wait"),
+        (b"3std6thread", b"4park"),
+        (b"3std6thread", b"12park_timeout"),
+        (b"3std2io5stdio", b"5Stdin4lock"),
+        (b"3std2io5stdio", b"6Stdout4lock"),
+        (b"3std2io5stdio", b"6Stderr4lock"),
+        (b"13ReentrantLock", b"4lock"),
+        (b"13ReentrantLock", b"8try_lock"),
+        (b"4sync7barrier", b"7Barrier4wait"),
+        (b"4sync4mpmc7context", b"7Context10wait_until"),
+    ];
+    let contains = |part: &[u8]| symbol.windows(part.len()).any(|window| window == part);
+    FUNCTIONS
+        .iter()
+        .any(|(module, function)| is_path(symbol, function) && contains(module) && contains(b"3std"))
 }
 
 /// Returns whether a Rust symbol ends with this path, in either mangling.

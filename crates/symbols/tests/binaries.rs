@@ -80,6 +80,22 @@ fn rust_lock_slow_paths_are_found_in_all_manglings() {
 }
 
 #[test]
+fn functions_of_rusts_library_that_order_threads_are_found_in_all_manglings() {
+    for (path, orders) in [
+        ("_RNvMs0_NtNtNtNtCs1234_3std3sys4sync4once5futexNtB5_4Once4call", true),
+        ("_RNvNtNtCs1234_3std6thread9functions4park", true),
+        ("_ZN3std6thread4park17h0123456789abcdefE", true),
+        ("_RNvMs1_NtNtCs1234_3std2io5stdioNtB5_6Stdout4lock", true),
+        ("_ZN4mine6thread4park17h0123456789abcdefE", false),
+        ("_RNvMNtNtNtNtCs1234_3std3sys4sync5mutex5futexNtB2_5Mutex14lock_contended", false),
+    ] {
+        let source = format!("int {path}(int *x) {{ return ++*x; }} int main(void) {{ return 0; }}");
+        let functions = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().ordering_functions;
+        assert_eq!(functions.len(), usize::from(orders), "{path}");
+    }
+}
+
+#[test]
 fn go_programs_are_detected() {
     let source = "__attribute__((section(\".go.buildinfo\"), used)) char info[] = \"go\"; int main(void) { return 0; }";
     assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().is_go);

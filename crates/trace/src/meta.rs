@@ -155,7 +155,7 @@ macro_rules! numbers {
 numbers! {
     Points { Sync = 0, All = 1, Places = 2 }
     Timeouts { Eager = 0, Fair = 1, Late = 2 }
-    ConflictKind { Race = 0, Hidden = 1, Contention = 2 }
+    ConflictKind { Race = 0, Hidden = 1, Contention = 2, Possible = 3 }
     Fidelity { Exact = 0, Relaxed = 1 }
     Misuse {
         UnlockNotHeld = 0, DestroyBusy = 1, UseDestroyed = 2, Relock = 3, LeakedThread = 4, BadJoin = 5,

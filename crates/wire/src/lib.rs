@@ -25,14 +25,14 @@ pub use header::{
     MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, READ_CLOCK, RawConflict, RawEnabled, RawInput, RawModule,
     RawStack, RawThread, RawWarning, Regions, WAITING_WRITER, WITHHELD_LONG, WITHHELD_SHORT,
 };
-pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
+pub use plan::{MAX_ORDERING_FUNCTIONS, PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
 pub use steps::{
     CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, RING_WORDS, SIGNAL_WORDS, StepKind, StepWord,
     TRACE_FULL, TracerWords, Tracing,
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

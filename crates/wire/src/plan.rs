@@ -2,6 +2,9 @@
 
 use unsnarl_model::{Action, ModuleIx, Op, PlannedAction, Policy, Segment, Site, ThreadIx, Timeouts};
 
+/// The maximum number of [`PlanWords::ordering_functions`].
+pub const MAX_ORDERING_FUNCTIONS: usize = 16;
+
 /// The scalar values of a plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +91,9 @@ pub struct PlanWords {
     /// The address ranges, in the program's file, of precompiled code whose loops would pause: first and
     /// last, both 0 for none.
     pub spin_functions: [[u64; 2]; 4],
+    /// The address ranges, in the program's file, of precompiled functions that order threads without an event: first
+    /// and last, both 0 for none.
+    pub ordering_functions: [[u64; 2]; MAX_ORDERING_FUNCTIONS],
 }
 
 /// An operation whose call stack is requested: the last one of this kind before the conflict is found.

@@ -113,6 +113,9 @@ enum StrategyChoice {
     Portfolio,
 }
 
+/// The number of possible races that are listed as text.
+const MAX_POSSIBLE_RACES: usize = 8;
+
 /// Result of a search.
 #[derive(Default)]
 pub(crate) struct SearchReport {
@@ -139,6 +142,8 @@ pub(crate) struct SearchReport {
     /// True if a time-out was too long to expire while other threads could go on.
     withheld_long_timeouts: bool,
     races: Vec<race::RaceDescription>,
+    /// Races or none: uninstrumented code may have ordered the accesses.
+    possible_races: Vec<race::RaceDescription>,
     coverage: Coverage,
     /// The runs looked for conflicts.
     compares: bool,
@@ -169,6 +174,7 @@ impl SearchReport {
             "unreproduced": self.unreproduced.0.iter().map(UnreproducedFailure::json).collect::<Vec<_>>(),
             "warnings": self.first_warned.as_ref().map(|trace| output::trace_json(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
+            "possible_races": self.possible_races.iter().map(race::json).collect::<Vec<_>>(),
             "complete": self.claim().json(), "examined": self.examined.json(),
             "coverage": coverage::json(&self.coverage, self.compares),
         })
@@ -185,7 +191,7 @@ impl SearchReport {
             from_checkpoint: self.from_checkpoint,
             not_modelled: self.not_modelled,
             influences: self.influences,
-            races: !self.races.is_empty(),
+            races: !self.races.is_empty() || !self.possible_races.is_empty(),
             cwd: &self.cwd,
         }
     }
@@ -277,12 +283,32 @@ impl SearchReport {
 
     /// Describes the races that were seen in passing.
     pub(crate) fn races_text(&self) -> String {
-        if self.races.is_empty() {
-            return String::new();
+        let s = |races: &[race::RaceDescription]| if races.len() == 1 { "" } else { "s" };
+        let lines = |races: &[race::RaceDescription]| races.iter().map(race::line).collect::<String>();
+        let (races, possible) = (&self.races, &self.possible_races);
+        let mut text = String::new();
+        if !races.is_empty() {
+            text += &format!(
+                "{} data race{} seen (--fail-on race makes them failures):\n{}",
+                races.len(),
+                s(races),
+                lines(races)
+            );
         }
-        let s = if self.races.len() == 1 { "" } else { "s" };
-        let lines: String = self.races.iter().map(race::line).collect();
-        format!("{} data race{s} seen (--fail-on race makes them failures):\n{lines}", self.races.len())
+        if !possible.is_empty() {
+            let (shown, rest) = possible.split_at(possible.len().min(MAX_POSSIBLE_RACES));
+            text += &format!(
+                "{} possible data race{}: the code was called by a library that unsnarl did not compile, which may order \
+                 the accesses:\n{}",
+                possible.len(),
+                s(possible),
+                lines(shown)
+            );
+            if !rest.is_empty() {
+                text += &format!("         and {} more (--json lists them)\n", rest.len());
+            }
+        }
+        text
     }
 }
 
@@ -473,7 +499,8 @@ impl SearchOptions {
         let mut pool = self.pool(&program, &settings)?;
         let (mut search, races) =
             self.search(&program, strategy, &mut pool, (budget, &settings), progress)?;
-        search.races = races.describe(&program.cwd);
+        search.races = races.describe(ConflictKind::Race, &program.cwd);
+        search.possible_races = races.describe(ConflictKind::Possible, &program.cwd);
         Ok(search)
     }
 
@@ -881,7 +908,7 @@ impl Failure {
 pub(crate) fn races_of(trace: &Trace) -> String {
     let mut races = race::Races::default();
     races.add(&trace.races, &trace.modules);
-    races.describe(&trace.program.cwd).iter().map(race::line).collect()
+    races.describe(ConflictKind::Race, &trace.program.cwd).iter().map(race::line).collect()
 }
 
 /// Describes the races of a run whose failure is another one.

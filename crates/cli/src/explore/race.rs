@@ -6,7 +6,7 @@ use unsnarl_model::{Conflict, ConflictKind, Module, Op, Site};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
-/// The races found so far, one for each pair of sites.
+/// The races found so far, certain and possible ones, one for each pair of sites.
 #[derive(Default)]
 pub(super) struct Races {
     found: BTreeMap<[Site; 2], Conflict>,
@@ -15,27 +15,40 @@ pub(super) struct Races {
 
 impl Races {
     pub(super) fn add(&mut self, conflicts: &[Conflict], modules: &[Module]) {
-        for conflict in conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::Race) {
+        for conflict in conflicts {
+            let certain = conflict.kind == ConflictKind::Race;
+            if !certain && conflict.kind != ConflictKind::Possible {
+                continue;
+            }
             let mut places = conflict.sides.map(|side| side.site);
             places.sort();
-            self.found.entry(places).or_insert(*conflict);
+            let known = self.found.entry(places).or_insert(*conflict);
+            if certain && known.kind != ConflictKind::Race {
+                *known = *conflict;
+            }
             if modules.len() > self.modules.len() {
                 self.modules = modules.to_vec();
             }
         }
     }
 
+    /// Returns the number of those that are certain.
     pub(super) fn count(&self) -> usize {
-        self.found.len()
+        self.of_kind(ConflictKind::Race).count()
     }
 
-    /// Describes the races with the program's names, and files relative to `cwd`; one for each pair of lines.
-    pub(super) fn describe(&self, cwd: &str) -> Vec<RaceDescription> {
+    fn of_kind(&self, kind: ConflictKind) -> impl Iterator<Item = &Conflict> {
+        self.found.values().filter(move |race| race.kind == kind)
+    }
+
+    /// Describes the races of this kind (certain or possible) with the program's names, and files relative to `cwd`; one
+    /// for each pair of lines.
+    pub(super) fn describe(&self, kind: ConflictKind, cwd: &str) -> Vec<RaceDescription> {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.modules, &mut symbols);
         let here = format!("{cwd}/");
         let mut descriptions: Vec<RaceDescription> = Vec::new();
-        for race in self.found.values() {
+        for race in self.of_kind(kind) {
             let mut sides = race.sides.map(|side| {
                 let frame = names.place(side.site);
                 let place = frame.place().unwrap_or_else(|| frame.to_string());

@@ -1,6 +1,7 @@
 //! Ordering by uninstrumented code, whose operations on locks and atomics are no events.
 //!
-//! It is recognised by its futexes, and by variables with an unexpected value. A thread that may have
+//! It is recognised by its futexes, by variables with an unexpected value, and by calls of functions that are known to
+//! synchronise. A thread that may have
 //! executed such code comes after everything done up to then. The rules are the same as in the race detector,
 //! so that a report without a run equals what a run would show.
 
@@ -23,7 +24,7 @@ impl UninstrumentedOrder {
         let mut orders = false;
         edges(step, |edge| match edge {
             Edge::Unobserved => orders = true,
-            Edge::Atomic(access) => orders = self.access(access),
+            Edge::Atomic(access) => orders |= self.access(access),
             _ => {}
         });
         self.orders = orders;

@@ -175,11 +175,12 @@ unsafe fn note_free(block: Block, pc: u64) {
         }
         // SAFETY: the block is allocated, unless the program is in error.
         let size = unsafe { malloc_usable_size(block) } as u64;
+        let stack_top = runtime.state.me().stack_top;
         let State { conflicts, log, modules, current, .. } = &mut runtime.state;
         if let Some(conflicts) = conflicts {
             let (thread, addr) = (*current, block as u64);
             let access = Access { thread, op: Op::Free, addr, size, own_stack: false, tag: pc };
-            conflicts.free(ReportContext { log, modules }, &access);
+            conflicts.free(ReportContext { log, modules, stack_top }, &access);
         }
         if is_point {
             runtime.log_access(Op::Free, Flags::NONE, pc, (block as usize, size, Order::Relaxed), 0);

@@ -1,7 +1,7 @@
 //! OpenMP's critical sections and locks, as implemented by gcc's library. The library takes them by internal
 //! atomic operations that the runtime does not see: without these hooks the scheduler could not choose which
 //! thread enters first. The rest of the library, such as barriers and tasks, waits by raw futexes
-//! ([`crate::dispatch`]).
+//! ([`crate::dispatch`]); how it orders threads is in [`super::openmp_order`].
 
 use crate::{gate::Gate, state::Runtime, thread::Pending};
 use alloc::{boxed::Box, vec::Vec};

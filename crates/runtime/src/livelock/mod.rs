@@ -10,6 +10,11 @@
 //! thread waits for, and how long ([`fingerprint`]). So a loop that counts is no livelock, nor one that waits for
 //! the time, for another process or for anything else outside the program.
 //!
+//! Frames of the runtime on a thread's stack have places that are not written each time, and hold what earlier calls left
+//! there. A switch leaves something else there with each thread backend. So from some time before the first comparison
+//! on, the unused stack is cleared after each switch ([`RoundDetector::is_active`]): states are equal on both backends or
+//! on neither.
+//!
 //! Under a random scheduler even threads that back off politely (`std::lock` does) may return to a state a few
 //! times. A livelock must return [`ENOUGH`] times without doing anything new.
 
@@ -25,6 +30,8 @@ use unsnarl_wire::{PlanWords, RawEvent};
 
 /// The number of events before the first attempt. Each further attempt is made after twice as many.
 const FIRST: u64 = 1 << 16;
+/// The number of events between the decision to make an attempt and its first state.
+const SETTLING: u64 = 1 << 8;
 /// The number of last events in which a livelock does nothing new, in the second half of them.
 const WINDOW: usize = 1 << 13;
 /// The maximum number of different events of a livelock.
@@ -42,6 +49,8 @@ const MAX_EVENTS: u64 = 1 << 16;
 pub(crate) struct RoundDetector {
     /// The number of events at which the next attempt begins.
     next: u64,
+    /// The number of events at which an attempt begins that has been decided upon.
+    settles_at: Option<u64>,
     attempt: Option<Box<Attempt>>,
 }
 
@@ -95,18 +104,24 @@ enum Progress {
 impl RoundDetector {
     /// Creates the detector of a run.
     pub(crate) fn of(plan: &PlanWords) -> Self {
-        Self { next: if is_prescribed(plan) { u64::MAX } else { FIRST }, attempt: None }
+        Self { next: if is_prescribed(plan) { u64::MAX } else { FIRST }, settles_at: None, attempt: None }
     }
 
     /// Returns the number of events at which [`Runtime::next_round`] must be called next.
     pub(crate) const fn due(&self) -> u64 {
-        if self.attempt.is_some() { 0 } else { self.next }
+        if self.is_active() { 0 } else { self.next }
+    }
+
+    /// Returns whether states are compared, or will be soon.
+    #[inline]
+    pub(crate) const fn is_active(&self) -> bool {
+        self.settles_at.is_some() || self.attempt.is_some()
     }
 
     /// Continues with another plan.
     pub(crate) fn continue_with(&mut self, plan: &PlanWords) {
         if is_prescribed(plan) {
-            (self.next, self.attempt) = (u64::MAX, None);
+            *self = Self { next: u64::MAX, settles_at: None, attempt: None };
         }
     }
 }
@@ -186,13 +201,20 @@ impl State {
 
     fn begin_attempt(&mut self, event: &RawEvent, registers: [u64; 8]) -> Progress {
         let count = self.log.count();
-        if count < self.rounds.next {
-            return Progress::Abandoned;
+        let Some(settles_at) = self.rounds.settles_at else {
+            if count >= self.rounds.next && self.does_nothing_new() && !self.depends_on_outside() {
+                self.rounds.settles_at = Some(count + SETTLING);
+            }
+            while self.rounds.next <= count {
+                self.rounds.next *= 2;
+            }
+            return Progress::GoesOn;
+        };
+        if count < settles_at {
+            return Progress::GoesOn;
         }
-        while self.rounds.next <= count {
-            self.rounds.next *= 2;
-        }
-        if !self.does_nothing_new() || self.depends_on_outside() {
+        self.rounds.settles_at = None;
+        if self.depends_on_outside() {
             return Progress::Abandoned;
         }
         let mut buffer = FingerprintBuffer::new();

@@ -29,6 +29,8 @@ usage: cargo xtask COMMAND
                            (or one part of it: native, stepping, lackey, slices, reductions)
   bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
   bench determinism [--runs N]  replays of a program that hashes uninitialised memory
+  bench coverage           what a search says it has not seen, compared with the truth
+  bench crates [TEST…]     published concurrency bugs of crates, fetched from the registry
   bench fix                verdicts on other builds of a failing program, whose right verdict is known
   bench lost [--kills N]   kills searches, simplifications and their programs: every reported failure is on disk
   bench replays [--traces N]  saved traces of all kinds over all programs replay as what they were saved for
@@ -72,6 +74,8 @@ fn main() -> ExitCode {
         ["bench", "determinism", "--runs", runs] => {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
         }
+        ["bench", "coverage"] => bench::coverage::bench(),
+        ["bench", "crates", ref tests @ ..] => bench::crates::bench(tests),
         ["bench", "fix"] => bench::fix::bench(),
         ["bench", "lost"] => bench::lost::bench(200),
         ["bench", "lost", "--kills", kills] => kills.parse().map_err(Into::into).and_then(bench::lost::bench),

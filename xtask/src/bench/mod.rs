@@ -2,6 +2,8 @@
 //! run, and the result is the median of the ratios with its quartiles.
 
 mod corpus;
+pub(crate) mod coverage;
+pub(crate) mod crates;
 pub(crate) mod determinism;
 mod distribution;
 pub(crate) mod fix;

@@ -10,7 +10,6 @@ pub(crate) mod real;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod semantics;
-mod servers;
 pub(crate) mod simplify;
 mod simplify_long;
 pub(crate) mod slice;

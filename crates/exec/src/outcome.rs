@@ -120,8 +120,12 @@ pub(crate) fn undecided(
             OutcomeKind::Undecided(Limit::Events),
             format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
         ),
-        EndKind::PlanEnd | EndKind::Diverged => {
+        EndKind::PlanEnd => {
             (OutcomeKind::Undecided(Limit::Plan), "the plan ended before the program did".into())
+        }
+        EndKind::Diverged => {
+            let text = "the program left the planned schedule, because of something that is not controlled";
+            (OutcomeKind::Undecided(Limit::Plan), text.into())
         }
         _ => return None,
     })

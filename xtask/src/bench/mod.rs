@@ -15,7 +15,6 @@ pub(crate) mod replays;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod semantics;
-mod servers;
 pub(crate) mod simplify;
 pub(crate) mod slice;
 pub(crate) mod soak;

@@ -23,8 +23,6 @@ pub(super) enum Compare {
     Exactly,
     /// That of a test harness, regardless of order and times.
     TestHarness,
-    /// The program checks itself; its output may depend on the schedule.
-    Status,
 }
 
 pub(super) enum Expected {

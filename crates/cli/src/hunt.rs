@@ -76,7 +76,9 @@ impl Hunt {
         let json = self.options.run.json;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
-        if let Some(note) = uninstrumented(&program, self.build.is_some()) {
+        for note in
+            [uninstrumented(&program, self.build.is_some()), outdated(&program.path)].into_iter().flatten()
+        {
             print_progress(json, &note);
         }
         print_progress(json, "searching for a schedule that fails");
@@ -289,6 +291,23 @@ fn instrumented_build(path: &str) -> Option<PathBuf> {
     unsnarl_symbols::is_instrumented(&other).then_some(other)
 }
 
+/// Says that an ordinary build of the same name is newer than this one that `unsnarl cargo` made.
+fn outdated(path: &str) -> Option<String> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let (above, profile) = directory.rsplit_once('/')?;
+    let target = above.strip_suffix(TARGET)?.strip_suffix("/unsnarl/")?;
+    let other = PathBuf::from(format!("{target}/{profile}/{name}"));
+    let built = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let is_newer = built(&other)? > built(Path::new(path))?;
+    is_newer.then(|| {
+        format!(
+            "{} is newer than {}: `unsnarl cargo build` first?",
+            output::quoted(&other),
+            output::quoted(path.as_ref())
+        )
+    })
+}
+
 /// Prints the current stage as progress.
 fn print_progress(quiet: bool, stage: &str) {
     if !quiet {
@@ -308,4 +327,31 @@ fn build(command: &str) -> Result<()> {
         bail!("the build failed ({status}): `{command}`");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn build_that_is_older_than_an_ordinary_one_is_noticed() {
+        let target = std::env::temp_dir().join(format!("unsnarl-outdated-{}", std::process::id()));
+        let own = target.join(format!("unsnarl/{TARGET}/debug/prog"));
+        let ordinary = target.join("debug/prog");
+        let build = |path: &Path, age: u64| {
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+            let file = std::fs::File::create(path).expect("a file");
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("a time");
+        };
+        build(&own, 10);
+        let note = || outdated(own.to_str().expect("a path"));
+        assert_eq!(note(), None, "there is no other build");
+        build(&ordinary, 20);
+        assert_eq!(note(), None);
+        build(&ordinary, 5);
+        assert!(note().is_some_and(|note| note.contains("debug/prog is newer than ")));
+        assert_eq!(outdated("/work/prog"), None);
+        std::fs::remove_dir_all(&target).expect("the directory");
+    }
 }

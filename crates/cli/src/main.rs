@@ -20,6 +20,7 @@ mod bench;
 mod cargo;
 mod checkpoint;
 mod convert;
+mod coverage;
 mod doctor;
 mod examined;
 mod explore;

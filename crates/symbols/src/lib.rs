@@ -20,6 +20,7 @@ mod locals;
 mod names;
 mod symbols;
 mod system;
+mod units;
 mod unwind;
 
 pub use binary::{Binary, ElfKind, Libc, ReadError, build_id, elf_kind, has_debug_info, is_instrumented};

@@ -2,6 +2,8 @@
 //! run, and the result is the median of the ratios with its quartiles.
 
 mod corpus;
+pub(crate) mod coverage;
+pub(crate) mod crates;
 pub(crate) mod determinism;
 mod distribution;
 pub(crate) mod fix;
@@ -13,9 +15,7 @@ pub(crate) mod replays;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod semantics;
-mod servers;
 pub(crate) mod simplify;
-mod simplify_long;
 pub(crate) mod slice;
 pub(crate) mod soak;
 mod table;

@@ -9,7 +9,7 @@ mod start_snapshot;
 mod verification;
 
 use crate::{
-    checkpoint,
+    checkpoint, coverage,
     examined::{Claim, Examined},
     judge,
     options::{FailOn, Follow, PointSet, RunArgs, Target, duration},
@@ -33,14 +33,14 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Error, Executor, Settings, WithheldTimeouts};
+use unsnarl_exec::{Error, Executor, HiddenInfluences, Settings, WithheldTimeouts};
 use unsnarl_model::{
     Conflict, ConflictKind, EnabledThreads, Limit, Misuse, Module, OutcomeKind, Plan, Policy, Program, Trace,
 };
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, CompleteSearch, IncompleteReason, Novelty, PctStrategy, Portfolio, RaceDirectedStrategy,
-    Randomness, RunSteps, RunSummary, SeedSweep, Strategy,
+    Chess, ClassSampling, CompleteSearch, Coverage, IncompleteReason, Novelty, PctStrategy, Portfolio,
+    RaceDirectedStrategy, Randomness, RunSteps, RunSummary, SeedSweep, Strategy, schedule_class,
 };
 pub(crate) use verification::{NOT_REPRODUCED, SAME_FAILURE};
 use verification::{UnreproducedFailure, UnreproducedFailures, Verification, verify};
@@ -152,6 +152,9 @@ pub(crate) struct SearchReport {
     races: Vec<race::RaceDescription>,
     /// Races or none: uninstrumented code may have ordered the accesses.
     possible_races: Vec<race::RaceDescription>,
+    coverage: Coverage,
+    /// The runs looked for conflicts.
+    compares: bool,
     examined: Examined,
     cwd: String,
     modules: Vec<Module>,
@@ -159,6 +162,9 @@ pub(crate) struct SearchReport {
     /// The program used random numbers.
     random_numbers: bool,
     from_checkpoint: bool,
+    influences: HiddenInfluences,
+    /// Some run did something that is not modelled.
+    not_modelled: bool,
 }
 
 impl SearchReport {
@@ -179,12 +185,12 @@ impl SearchReport {
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
             "possible_races": self.possible_races.iter().map(race::json).collect::<Vec<_>>(),
             "complete": self.claim().json(), "examined": self.examined.json(),
+            "coverage": coverage::json(&self.coverage, self.compares),
         })
     }
 
     /// Returns what may be claimed if there is no failure.
     pub(crate) fn claim(&self) -> Claim<'_> {
-        let not_modelled = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse == Misuse::NotModelled);
         Claim {
             examined: &self.examined,
             complete: self.completeness,
@@ -192,7 +198,9 @@ impl SearchReport {
             one_thread: self.has_one_thread(),
             random_numbers: self.random_numbers,
             from_checkpoint: self.from_checkpoint,
-            not_modelled: self.first_warned.as_ref().is_some_and(not_modelled),
+            not_modelled: self.not_modelled,
+            influences: self.influences,
+            races: !self.races.is_empty() || !self.possible_races.is_empty(),
             cwd: &self.cwd,
         }
     }
@@ -200,6 +208,27 @@ impl SearchReport {
     /// Returns whether the program has one thread, so that all its schedules are the same.
     fn has_one_thread(&self) -> bool {
         self.one_thread && self.decided() == self.runs
+    }
+
+    /// Describes how far the search got; empty if it got everywhere within its schedule points.
+    pub(crate) fn coverage_text(&self) -> String {
+        let ran_all = self.claim().complete().is_some_and(|complete| complete.preemptions.is_none());
+        if ran_all || self.has_one_thread() || self.runs == 0 {
+            return String::new();
+        }
+        coverage::text(&self.coverage, self.compares)
+    }
+
+    /// Says in a few words how far the search got, after a comma.
+    pub(crate) fn reached_text(&self) -> String {
+        let Coverage { pairs, both_orders, .. } = self.coverage;
+        if self.claim().is_all() {
+            ", all explored".into()
+        } else if self.compares && pairs > 0 {
+            format!(", {both_orders} of {pairs} pairs in both orders")
+        } else {
+            String::new()
+        }
     }
 
     /// Returns whether further runs would only repeat the earlier ones.
@@ -319,7 +348,9 @@ impl SearchReport {
         self.schedules.insert(run.schedule);
         self.one_thread = run.threads == 1 && (self.one_thread || self.runs == 1);
         self.random_numbers |= run.first_random.is_some();
+        self.compares |= plan.conflicts;
         self.from_checkpoint |= plan.from_checkpoint;
+        self.influences |= run.influences;
         self.withheld_long_timeouts |= run.withheld_timeouts.long;
         if run.modules.len() > self.modules.len() {
             self.modules = run.modules;
@@ -335,6 +366,8 @@ impl SearchReport {
         self.warned += u64::from(run.warned.is_some());
         let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_program_error());
         self.misused += u64::from(run.warned.as_ref().is_some_and(misused));
+        let not_modelled = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse == Misuse::NotModelled);
+        self.not_modelled |= run.warned.as_ref().is_some_and(not_modelled);
         self.first_warned = self.first_warned.take().or(run.warned);
     }
 
@@ -394,10 +427,14 @@ struct RunResult {
     modules: Vec<Module>,
     steps: Option<RunSteps>,
     withheld_timeouts: WithheldTimeouts,
+    /// The run's schedule class, if it was determined.
+    class: Option<u64>,
+    /// Influences on the run that limit a claim.
+    influences: HiddenInfluences,
 }
 
 impl RunResult {
-    fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
+    fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan, sampling: ClassSampling) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { (Vec::new(), run.modules()) };
         let (schedule, points, single_thread_points) =
             (run.schedule_hash(), run.points(), run.single_thread_points());
@@ -415,6 +452,13 @@ impl RunResult {
             modules,
             steps: None,
             withheld_timeouts: run.withheld_timeouts(),
+            // Only systematic searches, and those of programs with one thread, make claims.
+            influences: if plan.choices || run.threads() == 1 {
+                run.hidden_influences()
+            } else {
+                HiddenInfluences::default()
+            },
+            class: sampling.includes(plan).then(|| schedule_class(run.located_events())),
         }
     }
 
@@ -427,6 +471,7 @@ impl RunResult {
             modules,
             steps,
             withheld_timeouts,
+            class,
             ..
         } = self;
         RunSummary {
@@ -437,6 +482,7 @@ impl RunResult {
             modules,
             steps: steps.as_ref(),
             withheld_timeouts: *withheld_timeouts != WithheldTimeouts::default(),
+            class: *class,
         }
     }
 }
@@ -493,7 +539,7 @@ impl SearchOptions {
         };
         let mut pool = self.pool(&program, &settings)?;
         let found = FoundTraces::new(Some(destination));
-        let searched = self.search(strategy, &mut pool, (budget, &settings), &found, progress);
+        let searched = self.search(&program, strategy, &mut pool, (budget, &settings), &found, progress);
         let (mut search, races) = searched.inspect_err(|_| {
             for path in found.unchecked() {
                 eprintln!("found before the error, not replayed: {}", output::quoted(&path));
@@ -505,22 +551,23 @@ impl SearchOptions {
         found.remove_unchecked();
         search.races = races.describe(ConflictKind::Race, &program.cwd);
         search.possible_races = races.describe(ConflictKind::Possible, &program.cwd);
-        let points = self.run.points(PointSet::default());
-        search.examined = Examined::new(&points, self.run.one_in(), &search.modules, &program.cwd);
-        search.cwd = program.cwd;
         Ok(search)
     }
 
     fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
         // Each run keeps two processors busy, one after the other.
         let busy_waits = self.jobs * 2 <= default_jobs();
-        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, ..self.run.settings() }
+        let settings = self.run.settings();
+        let files = self.checks.file_changes(settings.files);
+        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, files, ..settings }
     }
 
     /// Creates one executor per job.
     fn pool(&self, program: &Program, settings: &Settings) -> Result<Pool> {
         let executor = |_| Executor::new(program.clone(), settings.clone());
-        Ok(Pool { executors: (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()? })
+        // A check inspects what a run left behind, so runs must not overlap.
+        let jobs = if self.checks.inspect_environment() { 1 } else { self.jobs.clamp(1, 256) };
+        Ok(Pool { executors: (0..jobs).map(executor).collect::<Result<_, _>>()? })
     }
 
     /// Makes one search after the other: each strategy gets the given number of seeds, until its runs are used up. Each
@@ -545,6 +592,7 @@ impl SearchOptions {
                 let strategy = options.strategy(program, &settings)?;
                 let budget = Budget { runs: Some(self.runs.unwrap_or(1000)), time: None, until: None };
                 let (search, races) = options.search(
+                    program,
                     strategy,
                     &mut pool,
                     (budget, &settings),
@@ -617,6 +665,7 @@ impl SearchOptions {
 
     fn search(
         &self,
+        program: &Program,
         mut strategy: unsnarl_search::Search,
         pool: &mut Pool,
         (budget, settings): (Budget, &Settings),
@@ -624,7 +673,7 @@ impl SearchOptions {
         progress: &ProgressBar,
     ) -> Result<(SearchReport, race::Races)> {
         let begin = Instant::now();
-        let mut search = SearchReport::default();
+        let mut search = SearchReport { cwd: program.cwd.clone(), ..SearchReport::default() };
         let mut races = race::Races::default();
         let mut start_snapshot = start_snapshot::StartSnapshot::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
@@ -644,8 +693,9 @@ impl SearchOptions {
                 search.stop(&budget, settings);
                 break;
             }
+            let sampling = strategy.sampling();
             let job = |executor: &mut Executor, plan: &Plan| {
-                let attempt = self.attempt(executor, plan);
+                let attempt = self.attempt(executor, plan, sampling);
                 if let Ok(RunResult { failure: Some(trace), .. }) = &attempt {
                     found.keep(trace);
                 }
@@ -687,6 +737,14 @@ impl SearchOptions {
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
             let raced = races.count();
+            // Other strategies have nothing left to find. What else limits a claim does not go away.
+            let ran_all = |complete: CompleteSearch| complete.preemptions.is_none();
+            let complete = strategy.completeness().filter(|&complete| raced == 0 && ran_all(complete));
+            if !ended && complete.is_some() && search.completeness != complete {
+                search.completeness = complete;
+                search.examined = self.examined(&search);
+                ended = search.claim().is_all();
+            }
             progress
                 .set_message(format!("{distinct} distinct schedules, {raced} races, {failures} failures"));
         }
@@ -695,13 +753,21 @@ impl SearchOptions {
         search.strategy = strategy.name();
         search.completeness = strategy.completeness();
         search.incomplete_reason = strategy.incomplete_reason();
+        search.coverage = strategy.coverage();
+        search.examined = self.examined(&search);
         Ok((search, races))
     }
 
+    /// Returns what the runs of a search examine.
+    fn examined(&self, search: &SearchReport) -> Examined {
+        let points = self.run.points(PointSet::default());
+        Examined::new(&points, self.run.one_in(), &search.modules, &search.cwd)
+    }
+
     /// Makes one run.
-    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<RunResult> {
+    fn attempt(&self, executor: &mut Executor, plan: &Plan, sampling: ClassSampling) -> Result<RunResult> {
         let run = executor.run(plan)?;
-        let mut attempt = RunResult::of(&run, plan);
+        let mut attempt = RunResult::of(&run, plan, sampling);
         attempt.undecided = run.undecided();
         let decided = attempt.undecided.is_none();
         // A run that was stopped leaves nothing behind that a check could judge.
@@ -812,9 +878,10 @@ impl Explore {
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             let such = if search.excluded > 0 { " that --same-if accepts" } else { "" };
             output::print(&format!(
-                "no failure{such} in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}{}",
+                "no failure{such} in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}{}{}",
                 search.undecided_text(),
                 search.claim().text(),
+                search.coverage_text(),
                 search.races_text(),
                 search.timeouts_text(),
                 if search.claim().is_all() || search.has_one_thread() {
@@ -876,8 +943,11 @@ impl SearchReport {
                 self.unreproduced_text()
             )),
             [] => CaseResult::Passed(format!(
-                "no failure in {runs} runs, {} distinct schedules",
-                self.schedules.len()
+                "no failure in {runs} runs, {} distinct schedules\n{}{}{}",
+                self.schedules.len(),
+                self.undecided_text(),
+                self.claim().text(),
+                self.coverage_text(),
             )),
             failures => {
                 CaseResult::Failed(failures.iter().map(|failure| report::failure(&failure.trace)).collect())

@@ -4,6 +4,7 @@ use crate::options::FailOn;
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 use std::process::{Command, Stdio};
+use unsnarl_exec::FileChanges;
 use unsnarl_model::{Outcome, OutcomeKind, Output, Trace};
 
 /// The user's checks, made after each run.
@@ -46,6 +47,12 @@ impl Checks {
     /// Returns whether they inspect something that parallel runs may share.
     pub(crate) const fn inspect_environment(&self) -> bool {
         self.check.is_some()
+    }
+
+    /// Returns what becomes of changed files: a check inspects them after the run.
+    pub(crate) fn file_changes(&self, requested: FileChanges) -> FileChanges {
+        let inspected = self.inspect_environment() && requested == FileChanges::Undo;
+        if inspected { FileChanges::UndoLater } else { requested }
     }
 
     /// Returns the message of the first check that fails for a run with this output.

@@ -6,7 +6,7 @@ pub(crate) mod program;
 pub(crate) mod proof;
 mod report;
 mod snapshots;
-mod static_only;
+pub(crate) mod static_only;
 mod streaming;
 
 use crate::{
@@ -165,7 +165,7 @@ impl Method {
             best.keep(step.trace, trace.plan.limits);
             let stats = step.trace.stats();
             progress.set_message(format!(
-                "{} context switches, {} preemptive",
+                "{} context switches left, {} preemptive",
                 stats.context_switches, stats.preemptive
             ));
         };
@@ -186,7 +186,7 @@ impl Method {
                 None => Err(error),
             };
         }
-        find_counterfactuals(&mut simplified, &mut program);
+        let unexplained = find_counterfactuals(&mut simplified, &mut program).err();
         program.progress.finish_and_clear();
         let SimplificationResult {
             trace: after,
@@ -209,6 +209,7 @@ impl Method {
             has_hidden_dependence,
             proving: matches!(self, Self::Both(options) if options.prove),
             stopped,
+            unexplained,
             resumed: program.snapshots.resumed,
             refused: program.snapshots.refused,
             elapsed: begin.elapsed(),
@@ -217,14 +218,21 @@ impl Method {
 }
 
 /// Determines what each remaining preemption is needed for.
-fn find_counterfactuals(simplified: &mut SimplificationResult<StopReason>, program: &mut ProgramPool) {
-    let goes_on = matches!(simplified.stopped, None | Some(StopReason::Spent));
-    if !goes_on || simplified.trace.stats().preemptive > program::MAX_REASONS {
-        return;
+///
+/// # Errors If that is not possible, why.
+fn find_counterfactuals(
+    simplified: &mut SimplificationResult<StopReason>,
+    program: &mut ProgramPool,
+) -> std::result::Result<(), &'static str> {
+    if let Some(stopped @ StopReason::Interrupted) = &simplified.stopped {
+        return Err(stopped.name());
+    }
+    if simplified.trace.stats().preemptive > program::MAX_REASONS {
+        return Err("there are too many");
     }
     program.use_reserve();
     // The tests are optional: if they fail, the trace stays as it is.
-    let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
+    let tests = test_preemptions(&simplified.trace, program).map_err(|stopped| stopped.name())?;
     simplified.stats.executions += tests.len() as u64;
     let counterfactuals = tests.into_iter().filter(|test| !test.still_fails).map(|test| Counterfactual {
         event: test.event as u64,
@@ -232,4 +240,5 @@ fn find_counterfactuals(simplified: &mut SimplificationResult<StopReason>, progr
         message: test.outcome_without.message,
     });
     simplified.trace.counterfactuals = counterfactuals.collect();
+    Ok(())
 }

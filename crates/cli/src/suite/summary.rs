@@ -107,7 +107,8 @@ fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) ->
                 0 => String::new(),
                 runs => format!(", {runs} failed but did not reproduce"),
             };
-            format!("ok ({runs}{thread_note}{warned}{undecided}{unreproduced})")
+            let reached = if one_thread { String::new() } else { search.reached_text() };
+            format!("ok ({runs}{thread_note}{reached}{warned}{undecided}{unreproduced})")
         }
         _ if !options.keep_going => match options.runs {
             Some(most) => format!("FAILED (run {} of {most})", search.runs),

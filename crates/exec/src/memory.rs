@@ -17,8 +17,8 @@ use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
     CALLS_BYTES, Header, INPUT_BYTES, MAX_ORDERING_FUNCTIONS, ONE_STACK_BYTES, PlanThread, PlanWords,
-    RING_WORDS, RawAction, RawConflict, RawEnabled, RawEvent, RawInput, RawModule, RawSegment, RawSpan,
-    RawStack, RawThread, RawWarning, Regions, SideRequest, TracerWords, Tracing,
+    RING_WORDS, RawAccess, RawAction, RawConflict, RawEnabled, RawEvent, RawInput, RawModule, RawSegment,
+    RawSpan, RawStack, RawThread, RawWarning, Regions, SideRequest, TracerWords, Tracing,
 };
 
 /// Writes as many address ranges as there is room for.
@@ -102,6 +102,8 @@ pub(crate) struct RunMode<'a> {
     pub(crate) debugged: bool,
     /// There are idle processors, so waiting may spin.
     pub(crate) busy_waits: bool,
+    /// Number of plain accesses to keep beside the events; 0 to log none.
+    pub(crate) accesses: u64,
 }
 
 /// Tracing of instructions in a run.
@@ -209,8 +211,7 @@ impl SharedMemory {
 
     /// Writes the plan and the header of a run. `program` is the path by which the plan names the program's own module.
     pub(crate) fn prepare(&mut self, plan: &Plan, mode: RunMode<'_>, program: &str) -> Result<(), Error> {
-        let RunMode { stack_request, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
-            mode;
+        let RunMode { stack_request, serve, snapshot, resumed, tracing, threads: kind, debugged, .. } = mode;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -244,7 +245,8 @@ impl SharedMemory {
             inputs: inputs.len() as u64,
             kernel_threads: u8::from(kind == ThreadBackend::Kernel),
             debugged: u8::from(debugged),
-            busy_waits: u8::from(busy_waits),
+            busy_waits: u8::from(mode.busy_waits),
+            accesses: mode.accesses,
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
             ignored_variable: self.ignored_variable,
@@ -325,6 +327,18 @@ impl SharedMemory {
         let h = self.header();
         let count = h.events.load(Ordering::Acquire).min(h.plan.max_events);
         self.table(h.regions.events, count as usize)
+    }
+
+    /// Returns the logged plain accesses, in two parts: the older ones first.
+    pub(crate) fn accesses(&self) -> (&[RawAccess], &[RawAccess]) {
+        let h = self.header();
+        let (count, room) = (h.accesses.load(Ordering::Acquire), h.plan.accesses);
+        let entries = self.table(h.regions.accesses, count.min(room) as usize);
+        if count <= room {
+            return (entries, &[]);
+        }
+        let (newer, older) = entries.split_at((count % room) as usize);
+        (older, newer)
     }
 
     pub(crate) fn threads(&self) -> &[RawThread] {

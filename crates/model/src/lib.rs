@@ -29,6 +29,7 @@ mod divergence;
 mod event;
 mod hash;
 mod input;
+mod logged_access;
 mod op;
 mod outcome;
 mod plan;
@@ -44,6 +45,7 @@ pub use divergence::Divergence;
 pub use event::{Event, Flags, Waker};
 pub use hash::stable_hash;
 pub use input::{Input, Inputs};
+pub use logged_access::{Continuation, LoggedAccess};
 pub use op::{ObjectKind, Op, Order};
 pub use outcome::{Backtrace, Limit, Misuse, Outcome, OutcomeKind, Wait, Warning, signal_name};
 pub use plan::{

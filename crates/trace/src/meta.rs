@@ -308,6 +308,7 @@ impl Codec for OutcomeKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unsnarl_model::{Continuation, LoggedAccess};
 
     /// The memory growth per byte of a section; `section::UnpackBudget` relies on it.
     #[test]
@@ -332,6 +333,8 @@ mod tests {
             growth::<Conflict>(),
             growth::<Span>(),
             growth::<Input>(),
+            growth::<LoggedAccess>(),
+            growth::<Continuation>(),
         ];
         assert!(all.iter().all(|&times| times <= 6), "{all:?}");
     }

@@ -14,11 +14,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod access;
 mod event;
 mod header;
 mod plan;
 mod steps;
 
+pub use access::{LOGGED_ACCESSES, RawAccess};
 pub use event::RawEvent;
 pub use header::{
     CALLS_BYTES, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
@@ -32,7 +34,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 25;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

@@ -674,6 +674,7 @@ impl Explore {
         // All of them are tried: one that cannot be saved is at least printed.
         let saved = search.failures.0.iter_mut().enumerate().map(|(nth, failure)| {
             judge::add_stacks(&mut failure.trace);
+            judge::add_accesses(&mut failure.trace);
             traces::save(&failure.trace, self.options.path(nth).as_deref())
         });
         let saved: Vec<Result<PathBuf>> = saved.collect();

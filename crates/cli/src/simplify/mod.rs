@@ -10,6 +10,7 @@ mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
+    judge,
     options::duration,
     replay::{check_builds, replay},
     traces,
@@ -90,7 +91,8 @@ impl Simplify {
             Some(static_only::StaticOutcome::Interrupted) => return Ok(Verdict::Interrupted),
             None => {}
         }
-        let trace = traces::load(&self.trace)?;
+        let mut trace = traces::load(&self.trace)?;
+        trace.forget_accesses();
         traces::check(self.output.as_deref())?;
         if !trace.outcome.is_failure() && !self.statically {
             bail!(UsageError(
@@ -123,7 +125,9 @@ impl Simplify {
             (_, true) => Method::Dynamic,
             _ => Method::Both(options),
         };
-        method.simplify(&trace, run_options, &interrupt)?.print(&self)
+        let mut report = method.simplify(&trace, run_options, &interrupt)?;
+        judge::add_accesses(&mut report.after);
+        report.print(&self)
     }
 }
 

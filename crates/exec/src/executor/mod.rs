@@ -24,8 +24,8 @@ use std::{
     process::Child,
     time::Duration,
 };
-use unsnarl_model::{Conflict, Module, Output, Plan, Program, Site};
-use unsnarl_wire::{EndKind, SideRequest, Tracing};
+use unsnarl_model::{Conflict, Module, Output, Plan, Program, Site, Trace};
+use unsnarl_wire::{EndKind, LOGGED_ACCESSES, SideRequest, Tracing};
 
 /// Runs one program any number of times, each time by a plan.
 pub struct Executor {
@@ -40,6 +40,8 @@ pub struct Executor {
     rewinding: RewindPolicy,
     /// The last run wrote nothing and left no process behind that could write.
     is_silent: bool,
+    /// Number of plain accesses that the next run keeps.
+    logged_accesses: u64,
     pub(crate) files: RefCell<ModuleFiles>,
 }
 
@@ -76,6 +78,7 @@ impl Executor {
             server,
             rewinding,
             is_silent: false,
+            logged_accesses: 0,
             files,
             settings,
         })
@@ -133,6 +136,19 @@ impl Executor {
         self.run_with(&plan, options, TracingRequest::default(), None)?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::event_stacks(memory, &mut files.borrow_mut(), program))
+    }
+
+    /// Runs the plan and logs its plain accesses with their values, also those that are no schedule points. The order
+    /// of events is the same as without the log.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`run`](Self::run).
+    pub fn run_with_accesses(&mut self, plan: &Plan) -> Result<Trace, Error> {
+        self.logged_accesses = LOGGED_ACCESSES;
+        let ran = self.run_with(plan, StackRequest::default(), TracingRequest::default(), None);
+        let trace = ran.map(Run::trace);
+        self.logged_accesses = 0;
+        trace
     }
 
     /// Restores the streams to their state before main, or at this snapshot.
@@ -197,9 +213,11 @@ impl Executor {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
         let busy_waits = self.settings.busy_waits;
-        let mode = RunMode { stack_request, serve, tracing, threads, busy_waits, ..RunMode::default() };
-        // Stacks and instructions are captured only by a run from the beginning.
-        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off;
+        let accesses = self.logged_accesses;
+        let mode =
+            RunMode { stack_request, serve, tracing, threads, busy_waits, accesses, ..RunMode::default() };
+        // Stacks, instructions and accesses are captured only by a run from the beginning.
+        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off || accesses > 0;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();

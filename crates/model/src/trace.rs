@@ -44,7 +44,7 @@ pub struct Trace {
     pub accesses_since: u64,
     /// The next steps of threads that were preempted for good, had they continued, if these were determined.
     pub continuations: Vec<Continuation>,
-    /// Another tool's names for the objects at these addresses; empty for a trace of our own.
+    /// Names of the objects at these addresses: those of another tool, or the paths of files.
     pub names: Vec<(u64, String)>,
     /// The program's output.
     pub output: Output,

@@ -1,7 +1,7 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    ACCESSES, CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST,
+    ACCESSES, CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PLACE,
     PROGRAM_WARNINGS, Section,
     bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
@@ -76,6 +76,9 @@ impl<R: Read> EventReader<R> {
         plan.timeouts =
             if format >= LIMITS { section(&mut sections, Section::Timeouts)? } else { Timeouts::Eager };
         plan.continuations = format >= LIMITS && section(&mut sections, Section::Continuations)?;
+        if format >= PLACE {
+            outcome.place = section(&mut sections, Section::Place)?;
+        }
         let (Fixed(accesses_since), (accesses, continuations)) = if format >= ACCESSES {
             section(&mut sections, Section::Accesses)?
         } else {

@@ -33,7 +33,9 @@ pub enum Section {
     Timeouts,
     /// The rule for schedule points after thread creations; not before format 11.
     Continuations,
-    /// Plain accesses beside the events; not before format 12.
+    /// The place of the failure in terms that other builds share; not before format 12.
+    Place,
+    /// Plain accesses beside the events; not before format 13.
     Accesses,
     /// A chunk of events.
     Events,
@@ -58,6 +60,7 @@ impl fmt::Display for Section {
             Self::Recording => "recording section",
             Self::Timeouts => "time-outs section",
             Self::Continuations => "continuations section",
+            Self::Place => "place section",
             Self::Accesses => "accesses section",
             Self::Events => "events section",
             Self::End => "last section",
@@ -81,6 +84,7 @@ impl Section {
             Self::Recording => b"recd",
             Self::Timeouts => b"tout",
             Self::Continuations => b"cont",
+            Self::Place => b"plce",
             Self::Accesses => b"accs",
             Self::Events => b"evnt",
             Self::End => b"end.",

@@ -109,6 +109,10 @@ impl<W: Write> EventWriter<W> {
         sections.write(Section::Continuations, &bytes)?;
 
         bytes.clear();
+        trace.outcome.place.put(&mut bytes);
+        sections.write(Section::Place, &bytes)?;
+
+        bytes.clear();
         bytes.extend_from_slice(&trace.accesses_since.to_le_bytes());
         trace.accesses.put(&mut bytes);
         trace.continuations.put(&mut bytes);

@@ -37,7 +37,7 @@ pub struct Trace {
     pub races: Vec<Conflict>,
     /// The effect of each preemption, if it was determined.
     pub counterfactuals: Vec<Counterfactual>,
-    /// Another tool's names for the objects at these addresses; empty for a trace of our own.
+    /// Names of the objects at these addresses: those of another tool, or the paths of files.
     pub names: Vec<(u64, String)>,
     /// The program's output.
     pub output: Output,

@@ -2,6 +2,7 @@
 
 mod child;
 mod descriptor;
+mod file;
 mod signal;
 
 use crate::objects::ObjectNames;
@@ -58,6 +59,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
             DescriptorOpKind::ChildStart | DescriptorOpKind::ChildWait => child::operation(op, step.result),
             _ => descriptor::operation(op, step.result),
         }),
+        Operation::File(op) => Complete(file::operation(op, step.result, &on(), objects)),
         Operation::Signal(op) => Complete(signal::operation(trace, op, step.result)),
     };
     match words {

@@ -9,7 +9,10 @@ use crate::{
     context::{Context, ThreadBackend},
     crash, debug,
     descriptors::Descriptors,
-    end, entry_patches, fiber, files, follow, heap,
+    end, entry_patches, fiber,
+    file_changes::RecordedPaths,
+    file_names::OpenFileNames,
+    files, follow, heap,
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
@@ -17,6 +20,7 @@ use crate::{
     log::{Log, c_bytes},
     maps,
     modules::Modules,
+    network::TakenPorts,
     pauses, pointer_guard,
     queue::Queues,
     real::{Real, real},
@@ -28,6 +32,7 @@ use crate::{
     state::{NextFlags, Runtime, State},
     stream_identity, sys,
     thread::{Thread, enter_main},
+    time_stamp,
     timers::Timers,
     tracer,
 };
@@ -212,6 +217,9 @@ unsafe fn begin(header: *mut Header) {
         keys: Keys::default(),
         openmp: OpenMpLocks::default(),
         descriptors: Descriptors::default(),
+        open_files: OpenFileNames::default(),
+        recorded_paths: RecordedPaths::default(),
+        taken_ports: TakenPorts::default(),
         input_positions: InputPositions::default(),
         environment_fds: Vec::new(),
         file_locks_changed: 0,
@@ -235,6 +243,8 @@ unsafe fn begin(header: *mut Header) {
     libc_randomness::replace_malloc_key();
     restore_environment();
     crash::install();
+    state.unblock_unblockable();
+    time_stamp::start();
     if plan.conflicts != 0 {
         state.conflicts = ConflictMonitor::new(&state.log);
     }

@@ -26,6 +26,8 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
     let open_files = if state.has_file_locks {
         Err(CannotRestore("it uses file locks, which a fork does not keep"))
+    } else if state.log.header().changed_files.load(Ordering::Relaxed) != 0 {
+        Err(CannotRestore("it has changed files"))
     } else {
         heap::with_plan_heap(|| OpenFiles::save(channel))
     };

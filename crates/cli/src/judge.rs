@@ -1,11 +1,11 @@
 //! Criteria by which a run that ended normally is a failure.
 
 use crate::options::FailOn;
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{Backtrace, Event, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace};
 use unsnarl_report::{Names, ProgramNames};
-use unsnarl_symbols::{Frame, Symbols};
+use unsnarl_symbols::{Frame, Symbols, failure_place};
 
 /// Turns a run that ended normally into a failure if it meets one of the criteria.
 pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
@@ -18,6 +18,7 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     if let Some((kind, thread, site, message)) = failure {
         trace.outcome = Outcome { thread: Some(thread), site: Some(site), message, ..Outcome::exit(0) };
         trace.outcome.kind = kind;
+        trace.outcome.place = SYMBOLS.with_borrow_mut(|symbols| failure_place(trace, symbols));
     }
 }
 
@@ -43,11 +44,19 @@ fn misuse(trace: &Trace) -> Option<Failure> {
     Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 
+thread_local! {
+    /// The names of the program, which is the same in all runs that are judged.
+    static SYMBOLS: RefCell<Symbols> = RefCell::default();
+}
+
 /// Returns the first data race.
 fn race(trace: &Trace) -> Option<Failure> {
+    SYMBOLS.with_borrow_mut(|symbols| race_with_names(trace, symbols))
+}
+
+fn race_with_names(trace: &Trace, symbols: &mut Symbols) -> Option<Failure> {
     let [first, second] = trace.races.first()?.sides;
-    let mut symbols = Symbols::new();
-    let mut names = ProgramNames::new(&trace.modules, &mut symbols);
+    let mut names = ProgramNames::new(&trace.modules, symbols);
     let here = format!("{}/", trace.program.cwd);
     let variable = names.variable(trace.races.first()?.addr);
     let mut describe_side = |side: &Side| {

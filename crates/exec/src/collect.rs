@@ -6,8 +6,8 @@ use unsnarl_model::{
     Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
     Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
-use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawInput, RawStack};
+use unsnarl_symbols::{Symbols, Unwinder, build_id, failure_place};
+use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawEvent, RawInput, RawStack};
 
 /// Pseudo-module of code outside every module: generated at run time, or a wild jump.
 const NO_MODULE: &str = "[no module]";
@@ -39,28 +39,12 @@ pub(crate) fn trace(
         module.build_id = files.build_id(&module.path);
     }
     let mut site_table = SiteTable::new(&modules);
-    let events: Vec<Event> = memory
-        .events()
-        .iter()
-        .filter_map(|raw| {
-            Some(Event {
-                thread: raw.thread(),
-                op: raw.op()?,
-                flags: raw.flags(),
-                order: raw.order(),
-                site: site_table.intern(raw.pc()),
-                // The runtime does not record calling contexts yet.
-                context: 0,
-                size: raw.size(),
-                addr: raw.addr,
-                value: raw.value(),
-            })
-        })
-        .collect();
+    let raw_events = memory.events().iter();
+    let events: Vec<Event> = raw_events.filter_map(|raw| event(raw, |pc| site_table.intern(pc))).collect();
     let threads = threads(memory, &site_table);
     let mut races = conflicts(memory, &site_table);
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
-    Trace {
+    let mut trace = Trace {
         races,
         counterfactuals: Vec::new(),
         callers: Vec::new(),
@@ -76,7 +60,25 @@ pub(crate) fn trace(
         events,
         modules,
         output,
-    }
+    };
+    trace.outcome.place = failure_place(&trace, &mut files.symbols);
+    trace
+}
+
+/// Decodes an event; `None` if the memory was damaged.
+pub(crate) fn event(raw: &RawEvent, site: impl FnOnce(u64) -> SiteIx) -> Option<Event> {
+    Some(Event {
+        thread: raw.thread(),
+        op: raw.op()?,
+        flags: raw.flags(),
+        order: raw.order(),
+        site: site(raw.pc()),
+        // The runtime does not record calling contexts yet.
+        context: 0,
+        size: raw.size(),
+        addr: raw.addr,
+        value: raw.value(),
+    })
 }
 
 /// Returns the results of I/O with peers outside the program.

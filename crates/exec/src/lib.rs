@@ -13,6 +13,7 @@ mod error;
 mod executor;
 mod files;
 mod follow;
+mod influences;
 mod instruction_trace;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
@@ -39,6 +40,7 @@ pub use debuggee::become_debuggee;
 pub use error::Error;
 pub use executor::Executor;
 pub use follow::{Launcher, follow};
+pub use influences::HiddenInfluences;
 pub use instruction_trace::{InstructionTrace, InstructionTraceOptions};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;

@@ -33,7 +33,9 @@ pub(crate) fn outcome(
     let round = round_threads(end, events);
     let ended = || match end.kind {
         EndKind::Deadlock => (OutcomeKind::Deadlock, message(end)),
-        EndKind::Livelock if !round.is_empty() => (OutcomeKind::Livelock, round_message(threads, &round)),
+        EndKind::Livelock if message(end).is_empty() => {
+            (OutcomeKind::Livelock, round_message(threads, &round))
+        }
         EndKind::Livelock => (OutcomeKind::Livelock, message(end)),
         EndKind::Assertion => (OutcomeKind::Assertion, message(end)),
         EndKind::Signal if aborted => match (panicked, stderr_tail::exception(output)) {
@@ -118,8 +120,12 @@ pub(crate) fn undecided(
             OutcomeKind::Undecided(Limit::Events),
             format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
         ),
-        EndKind::PlanEnd | EndKind::Diverged => {
+        EndKind::PlanEnd => {
             (OutcomeKind::Undecided(Limit::Plan), "the plan ended before the program did".into())
+        }
+        EndKind::Diverged => {
+            let text = "the program left the planned schedule, because of something that is not controlled";
+            (OutcomeKind::Undecided(Limit::Plan), text.into())
         }
         _ => return None,
     })

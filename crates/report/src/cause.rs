@@ -365,7 +365,7 @@ impl CauseWriter<'_> {
             e.thread == event.thread
                 && read_by(e).is_some_and(|again| (again.range, again.value) == (read.range, read.value))
         };
-        if tail.iter().filter(again).count() < 3 {
+        if tail.iter().filter(again).count() < 2 {
             return None;
         }
         let number = trace.events.len() - tail.len() + at;
@@ -497,10 +497,12 @@ fn effect_of(event: &Event) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Returns the events that are repeated at the end of a run: the shortest sequence that occurs there several times.
+/// Returns the events that are repeated at the end of a run: the shortest sequence that occurs there twice, by all threads
+/// that repeat it. A simplified livelock has only two rounds.
 fn last_round(trace: &Trace) -> Option<Range<usize>> {
-    const TIMES: usize = 3;
+    const TIMES: usize = 2;
     let events = &trace.events;
+    let threads = &trace.outcome.backtraces;
     let key = |event: &Event| {
         let operation = Operation::decode(event);
         let on = operation.object().or_else(|| operation.bytes().map(|bytes| bytes.first));
@@ -511,7 +513,11 @@ fn last_round(trace: &Trace) -> Option<Range<usize>> {
             (first + length..events.len()).all(|at| key(&events[at]) == key(&events[at - length]))
         })
     };
-    let length = (1..=MAX_ROUND).find(|&length| repeats(length))?;
+    let has_all = |length: usize| {
+        let round = &events[events.len() - length..];
+        threads.iter().all(|stack| round.iter().any(|event| event.thread == stack.thread))
+    };
+    let length = (1..=MAX_ROUND).find(|&length| repeats(length) && has_all(length))?;
     Some(events.len() - length..events.len())
 }
 

@@ -11,7 +11,7 @@ use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
 /// Returns the outcome as JSON. It always has `kind`, `message` and `threads`. It has `status`, `signal`, `limit`,
-/// `site`, `file`, `line`, `function`, `thread` and `backtrace` if they exist.
+/// `site`, `file`, `line`, `function`, `thread` and `backtrace` if they exist, and for a failure its `identity`.
 #[must_use]
 pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let outcome = &trace.outcome;
@@ -29,6 +29,9 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
             object.insert("limit".into(), limit.name().into());
         }
         _ => {}
+    }
+    if outcome.is_failure() {
+        object.insert("identity".into(), trace.signature().id().into());
     }
     if let Some(site) = outcome.site {
         let place = names.place(site);

@@ -35,19 +35,22 @@ pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
 /// Ends the run: threads run, but nothing changes.
 #[cold]
 pub(crate) fn livelock(state: &State) -> ! {
+    let fruitless = state.fruitless_events - 1;
     conclude(state, EndKind::Livelock, "");
     let text = MessageWriter(&mut state.log.header().end, 0);
-    describe(
-        text,
-        format_args!("nothing has changed during the last {} operations", state.fruitless_events - 1),
-    );
-    exit_process_with_stack(state)
+    describe(text, format_args!("nothing has changed during the last {fruitless} operations"));
+    end_in_round(state, fruitless)
 }
 
 /// Ends the run: the threads that executed the last events repeat them for ever.
 #[cold]
 pub(crate) fn repeated_round(state: &State, round: u64) -> ! {
     conclude(state, EndKind::Livelock, "");
+    end_in_round(state, round)
+}
+
+/// Ends the run with the stacks of the threads that executed this many last events.
+fn end_in_round(state: &State, round: u64) -> ! {
     state.log.header().end.round = round;
     let current = state.current;
     let events = state.log.last_events(round as usize);

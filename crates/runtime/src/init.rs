@@ -32,6 +32,7 @@ use crate::{
     state::{NextFlags, Runtime, State},
     stream_identity, sys,
     thread::{Thread, enter_main},
+    time_stamp,
     timers::Timers,
     tracer,
 };
@@ -242,6 +243,8 @@ unsafe fn begin(header: *mut Header) {
     libc_randomness::replace_malloc_key();
     restore_environment();
     crash::install();
+    state.unblock_unblockable();
+    time_stamp::start();
     if plan.conflicts != 0 {
         state.conflicts = ConflictMonitor::new(&state.log);
     }

@@ -41,6 +41,7 @@ pub(crate) struct SavedLog {
     counts: [u32; 6],
     events: u64,
     first_random: u64,
+    influences: u32,
     tables: [Vec<u8>; 8],
 }
 
@@ -85,6 +86,11 @@ impl Log {
         if first.load(Ordering::Relaxed) == 0 {
             first.store(self.count + 1, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that the run depends on something beside the order of its events.
+    pub(crate) fn note_influence(&self, influence: u32) {
+        self.header().influences.fetch_or(influence, Ordering::Relaxed);
     }
 
     /// Returns a pointer to an entry of the table at this offset.
@@ -167,6 +173,7 @@ impl Log {
             counts: counts.map(|count| count.load(Ordering::Relaxed)),
             events: self.count,
             first_random: h.first_random.load(Ordering::Relaxed),
+            influences: h.influences.load(Ordering::Relaxed),
             tables: [
                 table(h.regions.threads, rows(&h.threads, size_of::<RawThread>())),
                 table(h.regions.modules, rows(&h.modules, size_of::<RawModule>())),
@@ -212,6 +219,7 @@ impl Log {
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
         h.first_random.store(saved.first_random, Ordering::Relaxed);
+        h.influences.store(saved.influences, Ordering::Relaxed);
         if h.plan.choices > 0 && saved.tables[5].is_empty() {
             // No choices were recorded: there was only one thread.
             let only = RawEnabled { can_run: 1, yields: 0 };

@@ -29,7 +29,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{cell::UnsafeCell, hint::assert_unchecked, mem::MaybeUninit, ptr, sync::atomic::Ordering};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
 use unsnarl_sched::{EarlyTimeouts, Picker, RunProgress, RunView, ThreadSet, Withheld};
-use unsnarl_wire::{WITHHELD_LONG, WITHHELD_SHORT};
+use unsnarl_wire::{READ_CLOCK, WITHHELD_LONG, WITHHELD_SHORT};
 
 /// The run: the picker that decides and the state it decides about.
 pub(crate) struct Runtime {
@@ -319,6 +319,31 @@ impl State {
         let Withheld { short, long } = timeouts.withheld();
         let bits = u32::from(short) * WITHHELD_SHORT + u32::from(long) * WITHHELD_LONG;
         log.header().withheld.store(bits, Ordering::Relaxed);
+    }
+
+    /// Reads a clock for the program; returns `None` for clocks that are not virtual.
+    pub(crate) fn read_clock(&mut self, clock: i32) -> Option<u64> {
+        self.note_clock();
+        self.clock.read(clock)
+    }
+
+    /// Reads the time of day for the program.
+    pub(crate) fn read_wall_clock(&mut self) -> u64 {
+        self.note_clock();
+        self.clock.read_wall_clock()
+    }
+
+    /// Reads the processor time for the program.
+    pub(crate) fn read_cpu_clock(&mut self) -> u64 {
+        self.note_clock();
+        self.clock.read_cpu_clock()
+    }
+
+    /// Notes that a clock is read. What a single thread reads there is the same in every run.
+    fn note_clock(&self) {
+        if self.threads.len() > 1 {
+            self.log.note_influence(READ_CLOCK);
+        }
     }
 
     /// Learns of newly loaded libraries and resolves the plan's sites in them.

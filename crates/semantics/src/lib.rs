@@ -41,6 +41,7 @@ mod scheduling;
 mod semaphore;
 mod signal;
 mod step;
+mod store_buffer;
 mod thread;
 mod touch;
 
@@ -65,5 +66,6 @@ pub use scheduling::SchedulingOp;
 pub use semaphore::SemaphoreOp;
 pub use signal::SignalOp;
 pub use step::{Operation, Step};
+pub use store_buffer::StoreBuffers;
 pub use thread::{ThreadNumber, ThreadOp};
 pub use touch::{AccessMode, SharedObject, Touch, depend, touches};

@@ -13,6 +13,7 @@
 pub mod combined;
 mod cost;
 pub mod dynamic;
+mod livelock;
 mod preemption_test;
 pub mod prove;
 mod run;

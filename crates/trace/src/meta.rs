@@ -44,7 +44,8 @@ fields! {
     Thread { id: ThreadId, name: String, start: Site }
     Outcome {
         kind: OutcomeKind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
-        backtraces: Vec<Backtrace>, waits: Vec<Wait>,
+        backtraces: Vec<Backtrace>, waits: Vec<Wait>;
+        place, excluded
     }
     Backtrace { thread: ThreadIx, frames: Vec<Site> }
     Wait { thread: ThreadIx, op: Op, addr: u64, site: Site, holders: Vec<ThreadIx> }

@@ -33,8 +33,8 @@ fn sections_are_ordered() {
     assert_eq!(
         names,
         [
-            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "evnt",
-            "end."
+            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "plce",
+            "evnt", "end."
         ]
     );
 }
@@ -167,6 +167,15 @@ fn time_out_of_format_10_is_undecided() {
     assert_eq!((trace.events.len(), trace.outcome.is_failure()), (12, false));
 }
 
+/// The file was recorded from `data/format11.c` by a version that wrote format 11.
+#[test]
+fn failure_of_format_11_has_no_place() {
+    let trace = decode(include_bytes!("data/format11.snarl")).expect("an older file");
+    assert!(trace.outcome.is_failure());
+    assert_eq!(trace.outcome.place, "");
+    assert!(trace.signature().place.starts_with("format11+0x"), "{:?}", trace.signature());
+}
+
 /// Up to format 8, the end of a wait named only the waking event.
 #[test]
 fn events_of_older_formats_are_translated() {
@@ -219,6 +228,7 @@ fn flipped_bit_reports_its_section() {
         "recording",
         "time-outs",
         "continuations",
+        "place",
         "events",
         "last",
     ];

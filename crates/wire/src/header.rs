@@ -38,6 +38,12 @@ pub const WITHHELD_SHORT: u32 = 1;
 /// A time-out did not expire early because it is long.
 pub const WITHHELD_LONG: u32 = 2;
 
+/// In [`Header::influences`]: the program read a clock while it had several threads.
+pub const READ_CLOCK: u32 = 1;
+
+/// In [`Header::influences`]: a reader could not have a lock because a writer waited for it.
+pub const WAITING_WRITER: u32 = 2;
+
 /// The header of the shared memory.
 #[repr(C)]
 #[derive(Debug)]
@@ -73,6 +79,8 @@ pub struct Header {
     /// The time-outs that had to wait although they were a choice: a combination of [`WITHHELD_SHORT`] and
     /// [`WITHHELD_LONG`].
     pub withheld: AtomicU32,
+    /// Influences beside the order of events: a combination of [`READ_CLOCK`] and [`WAITING_WRITER`].
+    pub influences: AtomicU32,
     /// 1 + the number of events before the program's first use of a random number; 0 if there was none.
     pub first_random: AtomicU64,
     /// The number of bytes of inputs written.
@@ -229,6 +237,7 @@ impl Header {
             conflicts: AtomicU32::new(0),
             saved_pages: AtomicU32::new(0),
             withheld: AtomicU32::new(0),
+            influences: AtomicU32::new(0),
             first_random: AtomicU64::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),

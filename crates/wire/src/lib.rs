@@ -23,8 +23,8 @@ pub use event::RawEvent;
 pub use header::{
     CALLS_BYTES, CHANGE_BYTES, End, EndKind, FILE_PATH, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_FILES,
     MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, PRIVATE_DIRECTORIES,
-    PriorState, RawChange, RawConflict, RawEnabled, RawFile, RawInput, RawModule, RawStack, RawThread,
-    RawWarning, Regions, WITHHELD_LONG, WITHHELD_SHORT,
+    PriorState, READ_CLOCK, RawChange, RawConflict, RawEnabled, RawFile, RawInput, RawModule, RawStack,
+    RawThread, RawWarning, Regions, WAITING_WRITER, WITHHELD_LONG, WITHHELD_SHORT,
 };
 pub use plan::{
     FileRule, MAX_ORDERING_FUNCTIONS, NetworkRule, PlanThread, PlanWords, RawAction, RawSegment, RawSpan,
@@ -36,7 +36,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 25;
+pub const VERSION: u32 = 26;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

@@ -42,6 +42,12 @@ pub(crate) struct BenchSimplify {
     /// Run the paper's algorithm in a fresh process each time, as its authors do
     #[arg(long)]
     fresh: bool,
+    /// Only simplify each result again, and compare
+    #[arg(long)]
+    again: bool,
+    /// Longest trace to simplify, in events
+    #[arg(long, default_value_t = 20_000)]
+    longest: u64,
     /// When time-outs may expire
     #[arg(long, value_enum, default_value = "fair")]
     timeouts: TimeoutRule,
@@ -53,7 +59,10 @@ impl BenchSimplify {
     pub(crate) fn run(self) -> Result<Verdict> {
         let interrupt = explore::interrupt()?;
         let traces = self.failing(&interrupt)?;
-        let results = traces.iter().map(|trace| self.one(trace, &interrupt)).collect::<Result<Vec<_>>>()?;
+        let results = traces
+            .iter()
+            .map(|trace| if self.again { again(trace, &interrupt) } else { self.one(trace, &interrupt) })
+            .collect::<Result<Vec<_>>>()?;
         output::json(&json!({ "traces": results }));
         Ok(Verdict::Fine)
     }
@@ -71,8 +80,8 @@ impl BenchSimplify {
             let timeouts = self.timeouts.into();
             let plan = Plan { tail: Policy::Random, seed, timeouts, ..Plan::default() };
             let run = executor.run(&plan)?;
-            // Livelocks are skipped: their traces are too long to simplify.
-            if !run.is_clean() && run.events() < 20_000 {
+            // Traces of livelocks are long: some programs have thousands of them.
+            if !run.is_clean() && run.events() <= self.longest {
                 traces.extend(Some(run.trace()).filter(|trace| trace.outcome.is_failure()));
             }
         }
@@ -150,6 +159,24 @@ impl BenchSimplify {
         }
         Ok(same)
     }
+}
+
+/// Simplifies a trace and then its result, and compares the two results.
+fn again(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Value> {
+    let options = SimplifyOptions { executions: 100_000, effort: 1, ..SimplifyOptions::default() };
+    let simplify = |trace: &Trace| {
+        finished(combined::simplify(trace, &mut program(trace, interrupt)?, &options, &mut |_| {}))
+    };
+    let once = simplify(trace)?;
+    let twice = simplify(&once.trace)?;
+    Ok(json!({
+        "before": stats_json(&trace.stats()), "after": stats_json(&once.trace.stats()),
+        "executions": once.stats.executions,
+        "again": {
+            "after": stats_json(&twice.trace.stats()), "executions": twice.stats.executions,
+            "unchanged": once.trace.events == twice.trace.events,
+        },
+    }))
 }
 
 /// Creates the program pool with the users' default settings.

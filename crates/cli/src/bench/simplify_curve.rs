@@ -4,7 +4,10 @@ use crate::{
     explore::{self, predicate::Checks},
     options::{Target, duration},
     output,
-    simplify::program::{ProgramPool, RunOptions, StopReason},
+    simplify::{
+        program::{ProgramPool, RunOptions, StopReason},
+        static_only,
+    },
     target, traces,
     verdict::Verdict,
 };
@@ -30,7 +33,7 @@ pub(crate) struct BenchSimplifyCurve {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     time: Duration,
     /// The ways, separated by commas
-    #[arg(long, value_delimiter = ',', default_value = "default,quick,dynamic,hunt")]
+    #[arg(long, value_delimiter = ',', default_value = "default,quick,static,dynamic,hunt")]
     ways: Vec<String>,
     /// Seed of the first random schedule
     #[arg(long, default_value_t = 0)]
@@ -97,6 +100,7 @@ impl BenchSimplifyCurve {
         let options = SimplifyOptions { effort, executions: u64::MAX, ..SimplifyOptions::default() };
         let found = match way {
             "dynamic" => dynamic::simplify(trace, &mut program, &mut watch),
+            "static" => static_only::with_one_run(trace, None, &mut program),
             _ => combined::simplify(trace, &mut program, &options, &mut watch),
         };
         let SimplificationResult { trace: after, stats, stopped, .. } = found;

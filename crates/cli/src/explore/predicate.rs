@@ -19,6 +19,12 @@ pub(crate) struct Checks {
     /// Fail a run if this shell command, run after it, does not exit with 0
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
+    /// Look only for failures whose message or output matches; others are counted, but not saved
+    ///
+    /// It narrows what counts as the same failure. Standard output, standard error and the failure's message are
+    /// searched; ^ and $ match at line ends
+    #[arg(long, value_name = "REGEX", value_parser = by_lines)]
+    same_if: Option<Regex>,
 }
 
 fn by_lines(pattern: &str) -> Result<Regex, regex::Error> {
@@ -29,6 +35,13 @@ impl Checks {
     /// Returns whether there are any.
     pub(crate) const fn are_given(&self) -> bool {
         self.fail_if_stdout.is_some() || self.fail_if_stderr.is_some() || self.check.is_some()
+    }
+
+    /// Marks a failure that the user does not look for.
+    pub(crate) fn exclude(&self, trace: &mut Trace) {
+        let Some(regex) = self.same_if.as_ref().filter(|_| trace.outcome.is_failure()) else { return };
+        let texts = [trace.outcome.message.as_bytes(), &trace.output.stdout, &trace.output.stderr];
+        trace.outcome.excluded = !texts.into_iter().any(|text| regex.is_match(text));
     }
 
     /// Returns whether they inspect something that parallel runs may share.

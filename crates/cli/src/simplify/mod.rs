@@ -1,21 +1,24 @@
 //! `unsnarl simplify`: reduces a failing trace to the fewest context switches.
 
+pub(crate) mod best;
 mod more_traces;
 pub(crate) mod program;
 pub(crate) mod proof;
 mod report;
 mod snapshots;
-mod static_only;
+pub(crate) mod static_only;
 mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
     options::duration,
+    output,
     replay::{check_builds, replay},
     traces,
     verdict::{UsageError, Verdict},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use best::BestTrace;
 use program::{ProgramPool, StopReason};
 pub(crate) use report::SimplificationReport;
 use std::{
@@ -86,7 +89,10 @@ impl Simplify {
         let begin = Instant::now();
         let interrupt = explore::interrupt()?;
         match static_only::without_program(&self, begin, &interrupt)? {
-            Some(static_only::StaticOutcome::Report(report)) => return report.print(&self),
+            Some(static_only::StaticOutcome::Report(report)) => {
+                let mut best = BestTrace::new(self.output.clone(), report::name_of(&self.trace));
+                return report.print(&self, &mut best);
+            }
             Some(static_only::StaticOutcome::Interrupted) => return Ok(Verdict::Interrupted),
             None => {}
         }
@@ -106,6 +112,11 @@ impl Simplify {
                     .into()
             ));
         }
+        let mut itself = trace.clone();
+        self.checks.exclude(&mut itself);
+        if itself.outcome.excluded {
+            bail!(UsageError("--same-if does not match the failure of this trace".into()));
+        }
         check_builds(&trace)?;
         let run_options = program::RunOptions {
             jobs: if self.statically { 1 } else { self.jobs },
@@ -123,7 +134,8 @@ impl Simplify {
             (_, true) => Method::Dynamic,
             _ => Method::Both(options),
         };
-        method.simplify(&trace, run_options, &interrupt)?.print(&self)
+        let mut best = BestTrace::new(self.output.clone(), report::name_of(&self.trace));
+        method.simplify(&trace, run_options, &interrupt, &mut best)?.print(&self, &mut best)
     }
 }
 
@@ -144,14 +156,16 @@ impl Method {
         trace: &Trace,
         run_options: program::RunOptions,
         interrupt: &Arc<AtomicBool>,
+        best: &mut BestTrace,
     ) -> Result<SimplificationReport> {
         let begin = Instant::now();
         let mut program = ProgramPool::of(trace, run_options, interrupt)?;
         let progress = program.progress.clone();
         let mut watch = |step: Improvement<'_>| {
+            best.keep(step.trace, trace.plan.limits);
             let stats = step.trace.stats();
             progress.set_message(format!(
-                "{} context switches, {} preemptive",
+                "{} context switches left, {} preemptive",
                 stats.context_switches, stats.preemptive
             ));
         };
@@ -166,9 +180,13 @@ impl Method {
             Self::Both(options) => combined::simplify(trace, &mut program, options, &mut watch),
         };
         if let Some(StopReason::Failed(error)) = simplified.stopped {
-            return Err(error);
+            let so_far = best.path().map(|path| format!("the best so far is {}", output::quoted(path)));
+            return match so_far {
+                Some(so_far) => Err(error).context(so_far),
+                None => Err(error),
+            };
         }
-        find_counterfactuals(&mut simplified, &mut program);
+        let unexplained = find_counterfactuals(&mut simplified, &mut program).err();
         program.progress.finish_and_clear();
         let SimplificationResult {
             trace: after,
@@ -191,6 +209,7 @@ impl Method {
             has_hidden_dependence,
             proving: matches!(self, Self::Both(options) if options.prove),
             stopped,
+            unexplained,
             resumed: program.snapshots.resumed,
             refused: program.snapshots.refused,
             elapsed: begin.elapsed(),
@@ -199,14 +218,21 @@ impl Method {
 }
 
 /// Determines what each remaining preemption is needed for.
-fn find_counterfactuals(simplified: &mut SimplificationResult<StopReason>, program: &mut ProgramPool) {
-    let goes_on = matches!(simplified.stopped, None | Some(StopReason::Spent));
-    if !goes_on || simplified.trace.stats().preemptive > program::MAX_REASONS {
-        return;
+///
+/// # Errors If that is not possible, why.
+fn find_counterfactuals(
+    simplified: &mut SimplificationResult<StopReason>,
+    program: &mut ProgramPool,
+) -> std::result::Result<(), &'static str> {
+    if let Some(stopped @ StopReason::Interrupted) = &simplified.stopped {
+        return Err(stopped.name());
+    }
+    if simplified.trace.stats().preemptive > program::MAX_REASONS {
+        return Err("there are too many");
     }
     program.use_reserve();
     // The tests are optional: if they fail, the trace stays as it is.
-    let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
+    let tests = test_preemptions(&simplified.trace, program).map_err(|stopped| stopped.name())?;
     simplified.stats.executions += tests.len() as u64;
     let counterfactuals = tests.into_iter().filter(|test| !test.still_fails).map(|test| Counterfactual {
         event: test.event as u64,
@@ -214,4 +240,5 @@ fn find_counterfactuals(simplified: &mut SimplificationResult<StopReason>, progr
         message: test.outcome_without.message,
     });
     simplified.trace.counterfactuals = counterfactuals.collect();
+    Ok(())
 }

@@ -87,7 +87,7 @@ impl ProgramPool {
     /// Creates a pool for the program of a trace; runs fail by the trace's criterion.
     pub(crate) fn of(trace: &Trace, options: RunOptions, interrupt: &Arc<AtomicBool>) -> Result<Self> {
         let interrupt = Arc::clone(interrupt);
-        let reserve = Reserve::of(&options);
+        let (reserve, progress) = (Reserve::of(&options), progress(&options));
         let settings = Settings {
             serve: true,
             interrupt: Some(Arc::clone(&interrupt)),
@@ -109,7 +109,7 @@ impl ProgramPool {
             left: options.executions,
             reserve,
             snapshots: Snapshots::new(options.snapshots),
-            progress: progress(options.quiet),
+            progress,
             interrupt,
         })
     }
@@ -141,6 +141,7 @@ impl ProgramPool {
             let mut trace = run.trace();
             race.iter().for_each(|race| trace.prefer_race(race));
             predicate::judge(&mut trace, fail_on, failure_message);
+            checks.exclude(&mut trace);
             progress.inc(1);
             Ok((trace, resumed))
         };
@@ -206,11 +207,18 @@ fn judged(kind: OutcomeKind) -> Vec<FailOn> {
     }
 }
 
-fn progress(quiet: bool) -> ProgressBar {
-    if quiet {
+/// Shows the runs and the time, both with their limits: how many runs it takes is not known in advance.
+fn progress(options: &RunOptions) -> ProgressBar {
+    if options.quiet {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-    let style = ProgressStyle::with_template("{spinner} {pos} runs, {elapsed}, {msg}");
+    let target = ProgressDrawTarget::stderr_with_hz(10);
+    let bar = ProgressBar::with_draw_target(Some(options.executions), target);
+    let style =
+        ProgressStyle::with_template("{spinner} {pos} of at most {len} runs, {elapsed}{prefix}, {msg}");
+    if let Some(until) = options.until {
+        let left = until.saturating_duration_since(Instant::now());
+        bar.set_prefix(format!(" of at most {:.0} s", left.as_secs_f64()));
+    }
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }

@@ -1,7 +1,7 @@
 //! The result of a simplification as text and as JSON.
 
-use super::{Simplify, program::StopReason, proof};
-use crate::{explore, output, traces, verdict::Verdict};
+use super::{Simplify, best::BestTrace, program::StopReason, proof};
+use crate::{explore, output, verdict::Verdict};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use unsnarl_model::{Stats, Trace};
+use unsnarl_model::{OutcomeKind, Stats, Trace};
 use unsnarl_report::{ProgramNames, counterfactuals_json, counterfactuals_text, stats_json};
 use unsnarl_simplify::{
     dynamic::{SimplificationStats, Transformation},
@@ -33,6 +33,8 @@ pub(crate) struct SimplificationReport {
     pub(crate) has_hidden_dependence: bool,
     pub(crate) proving: bool,
     pub(crate) stopped: Option<StopReason>,
+    /// Why it is not known what the preemptions are needed for.
+    pub(crate) unexplained: Option<&'static str>,
     /// Runs that resumed from a snapshot, and why there are none if the program does not allow snapshots.
     pub(crate) resumed: u64,
     pub(crate) refused: Option<String>,
@@ -47,10 +49,10 @@ impl SimplificationReport {
     }
 
     /// Saves the trace and prints the report.
-    pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
+    pub(crate) fn print(self, options: &Simplify, best: &mut BestTrace) -> Result<Verdict> {
         let path = match &self.saved {
             Some(path) => path.clone(),
-            None => traces::save_as(&self.after, options.output.as_deref(), &name_of(&options.trace))?,
+            None => best.finish(&self.after)?,
         };
         let proof_path = self.proof.as_ref().map(|proof| proof::save(proof, &path)).transpose()?;
         if options.json {
@@ -67,7 +69,7 @@ impl SimplificationReport {
                 "executions": self.stats.executions, "elapsed_s": self.elapsed.as_secs_f64(),
                 "rounds": self.stats.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
-                "preemptions": counterfactuals_json(&self.after, &mut names),
+                "preemptions": counterfactuals_json(&self.after, &mut names), "unexplained": self.unexplained_text(),
                 "proof": proof_path, "proved": self.proof.is_some(), "none_with": self.switches_ruled_out,
                 "unobserved": self.has_hidden_dependence,
                 "snapshots": { "runs": self.resumed, "refused": self.refused },
@@ -83,11 +85,19 @@ impl SimplificationReport {
         })
     }
 
-    /// Returns a suffix that says why simplification stopped early; empty if it did not.
+    /// Returns a suffix that says why simplification stopped early, and why preemptions have no reason; empty if
+    /// neither is the case.
     pub(crate) fn stopped_text(&self) -> String {
-        self.stopped
-            .as_ref()
-            .map_or(String::new(), |stop_reason| format!("; stopped: {}", stop_reason.name()))
+        let stopped = self.stopped.as_ref().map(|stop_reason| format!("; stopped: {}", stop_reason.name()));
+        let unexplained = self.unexplained_text().map(|text| format!("; {text}"));
+        stopped.into_iter().chain(unexplained).collect()
+    }
+
+    /// Says that it is not known what the preemptions are needed for, and why.
+    fn unexplained_text(&self) -> Option<String> {
+        let reason = self.unexplained.filter(|_| self.figures.preemptive > 0)?;
+        let preemptions = output::counted(self.figures.preemptive, "preemption");
+        Some(format!("{preemptions} without a reason: {reason}"))
     }
 
     /// Returns the context switches that each operation removed (Tinertia, section 5.2); empty if none did.
@@ -114,6 +124,10 @@ impl SimplificationReport {
         if let Some(stop_reason) = &self.stopped {
             let _ = writeln!(text, "stopped  {}: the best so far", stop_reason.name());
         }
+        if let Some(unexplained) = self.unexplained_text() {
+            text += &unexplained;
+            text.push('\n');
+        }
         match (&self.proof, self.switches_ruled_out) {
             (Some(c), _) => {
                 let (runs, states) = (c.executions, c.states);
@@ -128,6 +142,9 @@ impl SimplificationReport {
                     "not proved: no failure with at most {none} context switches, and then the runs were used up \
                      (--executions N allows more)"
                 );
+            }
+            (None, _) if self.proving && self.after.outcome.kind == OutcomeKind::Livelock => {
+                text += "not proved: a livelock never ends, so no part of it is the shortest\n";
             }
             (None, None) if self.proving && self.has_hidden_dependence => {
                 text += "not proved: something that matters is not among the trace's events; a trace recorded with \

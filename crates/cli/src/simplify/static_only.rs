@@ -48,6 +48,7 @@ pub(super) fn without_program(
         has_hidden_dependence: false,
         proving: false,
         stopped: None,
+        unexplained: None,
         resumed: 0,
         refused: None,
         elapsed: begin.elapsed(),
@@ -92,7 +93,7 @@ fn reordered(trace: &Trace, merges: Option<u64>) -> Reordering {
 }
 
 /// Improves the order of the events, and confirms it by one run.
-pub(super) fn with_one_run(
+pub(crate) fn with_one_run(
     trace: &Trace,
     merges: Option<u64>,
     program: &mut ProgramPool,

@@ -40,6 +40,10 @@ pub struct Executor {
     /// Snapshots from which runs resume. The other ones are forked from the first one.
     snapshots: Vec<Snapshot>,
     server: Option<Server>,
+    /// The server has made a run, so it can: if it ends now, something outside ended it.
+    has_served: bool,
+    /// The number of times the server was started again since it last made a run.
+    restarts: u32,
     rewinding: RewindPolicy,
     /// The last run wrote nothing and left no process behind that could write.
     is_silent: bool,
@@ -95,6 +99,8 @@ impl Executor {
             streams,
             snapshots,
             server,
+            has_served: false,
+            restarts: 0,
             rewinding,
             is_silent: false,
             view,
@@ -221,6 +227,23 @@ impl Executor {
         self.is_server_lost = false;
         self.is_view_stale = false;
         Ok(())
+    }
+
+    /// Starts the server again after something outside has ended it, for example because the system was out of memory.
+    /// Returns false if it seems to end by itself: then it would only end again.
+    fn revive_server(&mut self) -> Result<bool, Error> {
+        const MAX_RESTARTS: u32 = 3;
+        let Some(server) = &mut self.server else { return Ok(false) };
+        let was_killed = |server: &mut Server| {
+            server.child.wait().is_ok_and(|status| status.signal() == Some(libc::SIGKILL))
+        };
+        let from_outside = std::mem::take(&mut self.has_served) || was_killed(server);
+        if !from_outside || self.restarts >= MAX_RESTARTS {
+            return Ok(false);
+        }
+        self.restarts += 1;
+        self.restart_server()?;
+        Ok(true)
     }
 
     /// Gives the program the view of files, or the network, in which it may go on where the last run ended.
@@ -358,6 +381,9 @@ impl Executor {
                 return self.run_with(plan, stack_request, tracing, None);
             }
             (Err(error), None) => {
+                if matches!(error, Error::NotServing) && self.revive_server()? {
+                    return self.run_with(plan, stack_request, tracing, keep);
+                }
                 let Self { server, streams, .. } = &mut *self;
                 return Err(match server {
                     Some(server) => not_attached(error, &mut server.child, streams),
@@ -367,6 +393,7 @@ impl Executor {
             (ended, _) => ended?,
         };
 
+        (self.has_served, self.restarts) = (true, 0);
         if self.memory.header().end.kind == EndKind::NeedsLazyBinding && self.binding == Binding::Eager {
             self.bind_lazily()?;
             return self.run_with(plan, stack_request, tracing, keep);

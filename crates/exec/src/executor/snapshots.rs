@@ -66,7 +66,7 @@ impl Executor {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         let timeout =
             Duration::from_millis(plan.limits.millis).min(self.settings.until.map_or(Duration::MAX, left));
-        let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
+        let Self { snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
         };
         let service = if from_root { snapshots[0].server_process.service() } else { server.service() };
@@ -75,7 +75,19 @@ impl Executor {
                 self.discard_snapshot(0);
                 return Ok(SnapshotResult::Refused("the process of the snapshot was killed".into()));
             }
-            started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
+            Err(Error::NotServing) => {
+                drop(permit);
+                if self.revive_server()? {
+                    return self.take_snapshot(plan, points);
+                }
+                let error = Error::NotServing;
+                let Self { streams, server, .. } = self;
+                return Err(match server {
+                    Some(server) => not_attached(error, &mut server.child, streams),
+                    None => error,
+                });
+            }
+            started => started?,
         };
         drop(permit);
         match started {

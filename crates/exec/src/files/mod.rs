@@ -176,7 +176,7 @@ mod tests {
     fn changed_path_makes_its_working_directory_private() {
         let cwd = std::env::current_dir().unwrap().canonicalize().unwrap();
         let view = FileView::Unchanged.with(&cwd.join("a/b.log"), &cwd).unwrap();
-        assert_eq!(view.directories(), [cwd.clone()]);
+        assert_eq!(view.directories(), std::slice::from_ref(&cwd));
         assert_eq!(view.rule(), FileRule::UndoPrivate);
         assert!(view.with(&cwd.join("c"), &cwd).is_none(), "that was private already");
         assert!(FileView::Unchanged.with(Path::new("/unsnarl-test"), &cwd).is_none(), "the root cannot be");

@@ -20,6 +20,7 @@ use crate::{
     state::Runtime,
     sys,
     thread::Pending,
+    time_stamp,
     turn::Turn,
 };
 use core::ffi::{c_char, c_void};
@@ -320,6 +321,7 @@ exec! { execv execve execvp execvpe execl execle execlp fexecve }
 unsafe extern "C" fn warn_of_exec(real: &Real, pc: u64) -> *mut c_void {
     if let Some(runtime) = Runtime::enter() {
         runtime.state.warn(Misuse::NotModelled, pc, 0, EXEC);
+        time_stamp::stop();
     }
     real.address()
 }
@@ -386,7 +388,9 @@ unsafe extern "C-unwind" fn spawn_by(
     let job = || {
         let mut started = 0;
         // SAFETY: the program's call, except for the address of the process id.
-        match unsafe { real(&raw mut started, path, actions, attributes, args, env) } {
+        match time_stamp::without_faults(|| unsafe {
+            real(&raw mut started, path, actions, attributes, args, env)
+        }) {
             0 => started as isize,
             error => -error as isize,
         }

@@ -2,17 +2,15 @@
 //!
 //! A schedule that lets one thread poll until the limit looks like a hang, although the threads that would end it never
 //! got to run. So a schedule with a hang counts only if the program still hangs when its prefix ends where the last
-//! thing happened, and everybody is served from then on.
+//! thing happened, and everybody is served from then on. Of a livelock that run is kept, because its rounds are fair.
 
-use super::{
-    Simplifier,
-    rounds::{repeated_rounds, waits},
-};
+use super::{Simplifier, rounds::repeated_rounds};
 use crate::{
     Runner,
     dynamic::{Transformation, segment_order::relaxed_plan},
+    livelock::{is_livelock, waits},
 };
-use unsnarl_model::{OutcomeKind, Plan, Trace};
+use unsnarl_model::{Plan, Trace};
 
 impl<R: Runner> Simplifier<'_, R> {
     /// Makes an executed trace the best one, if it is better; returns whether it is.
@@ -29,17 +27,19 @@ impl<R: Runner> Simplifier<'_, R> {
         }
         let served = self.execute(&fair)?;
         let is_hang = self.goal.is_same_failure(&served);
-        if is_hang {
-            self.adopt(actual, transformation);
+        let kept = if is_livelock(&actual) { served } else { actual };
+        let is_better = is_hang && self.goal.is_met_by(&kept);
+        if is_better {
+            self.adopt(kept, transformation);
         }
-        Ok(is_hang)
+        Ok(is_better)
     }
 }
 
 /// Returns the plan of a hang up to the last event that changed something, without the rounds that its threads waited
 /// until then, and with a fair end; `None` for other failures, and for runs that keep changing something.
 fn fair_plan(trace: &Trace) -> Option<Plan> {
-    if !matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Undecided(_)) {
+    if !is_livelock(trace) && trace.outcome.limit().is_none() {
         return None;
     }
     let mut is_repeated = vec![false; trace.events.len()];

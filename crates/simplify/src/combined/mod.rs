@@ -38,12 +38,13 @@ mod tinertia;
 mod truncation;
 
 use crate::{
-    Runner,
+    Cost, Runner,
     dynamic::{
         Improvement, SimplificationResult, SimplificationStats, Transformation, bounded,
         segment_order::{SegmentOrder, relaxed_plan},
         with_limits,
     },
+    livelock::{CuttingRunner, cut, is_livelock},
     prove::{self, Proof, ProofVerdict},
     static_order::{self, Rules, causal_past::causal_past, fingerprint::fingerprints},
 };
@@ -115,12 +116,15 @@ pub fn simplify<R: Runner>(
     options: &SimplifyOptions,
     watch: &mut dyn FnMut(Improvement<'_>),
 ) -> SimplificationResult<R::Error> {
+    let mut runner = CuttingRunner(runner);
+    let start = cut(bounded(trace));
+    let switches = [trace, &start].map(|trace| Cost::of(&trace.events).switches);
     let mut work = Simplifier {
-        goal: Goal::of(bounded(trace)),
-        runner: RunCache::new(runner),
+        stats: SimplificationStats::of(Transformation::RemoveLast, switches[0], switches[1]),
+        goal: Goal::of(start),
+        runner: RunCache::new(&mut runner),
         options,
         watch,
-        stats: SimplificationStats::default(),
         known: HashSet::new(),
         failed: HashSet::new(),
         tinertia: None,
@@ -311,7 +315,10 @@ impl<R: Runner> Simplifier<'_, R> {
             _ => SEARCH * u64::from(effort - 1),
         };
         // Influences that are no events can make a proof wrong, but not a schedule that was found.
-        let may_search = self.events_are_complete && !(prove && self.has_hidden_dependence);
+        // A livelock goes on for ever, so the cost of a part of it proves nothing.
+        let may_search = self.events_are_complete
+            && !(prove && self.has_hidden_dependence)
+            && !is_livelock(&self.goal.best);
         while most > 0 && may_search && (prove || self.is_worth_searching()) {
             let limits = prove::ProofLimits {
                 executions: most.min(self.runs_left() as u64),

@@ -8,10 +8,9 @@ use super::Simplifier;
 use crate::{
     Runner,
     dynamic::{Transformation, segment_order::relaxed_plan},
+    livelock::waits,
 };
 use unsnarl_model::{Event, Flags, Op, ThreadIx, Trace};
-use unsnarl_sched::changes_nothing;
-use unsnarl_semantics::OpResult;
 
 /// The maximum number of events of a round.
 const MAX_PERIOD: usize = 16;
@@ -82,11 +81,6 @@ pub(super) fn repeated_rounds(trace: &Trace) -> Vec<usize> {
         }
     }
     repeated
-}
-
-/// Returns whether an event changes nothing, and a loop that waits may consist of such events.
-pub(super) fn waits(event: &Event) -> bool {
-    changes_nothing(event.op, event.flags) || event.op.yields() || OpResult::of(event) == OpResult::TimedOut
 }
 
 /// Returns whether an event may be part of a round: it waits, or belongs to what surrounds a check.

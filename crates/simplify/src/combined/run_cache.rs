@@ -1,10 +1,10 @@
 //! Runs each plan only once: the same plan yields the same trace.
 
 use super::goal::Rank;
-use crate::Runner;
+use crate::{Runner, static_order::hash::NumberHasher};
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{Hash, Hasher},
 };
 use unsnarl_model::{Plan, Trace};
 
@@ -49,11 +49,15 @@ impl<'a, R: Runner> RunCache<'a, R> {
 
     /// Records the result of a run.
     pub(super) fn insert(&mut self, plan: &Plan, trace: &Trace, reach: Option<Option<Rank>>) {
+        self.insert_at(key(plan), trace, reach);
+    }
+
+    fn insert_at(&mut self, key: u64, trace: &Trace, reach: Option<Option<Rank>>) {
         self.runs += 1;
         self.work += work_of(trace);
         self.events += trace.events.len();
         let trace = (self.events <= MAX_EVENTS).then(|| trace.clone());
-        self.known.insert(key(plan), KnownRun { reach, trace });
+        self.known.insert(key, KnownRun { reach, trace });
     }
 
     /// Returns the trace of a plan. `reach` judges it if it was not run before.
@@ -62,11 +66,12 @@ impl<'a, R: Runner> RunCache<'a, R> {
         plan: &Plan,
         reach: impl FnOnce(&Trace) -> Option<Option<Rank>>,
     ) -> Result<Trace, R::Error> {
-        if let Some(KnownRun { trace: Some(trace), .. }) = self.get(plan) {
+        let key = key(plan);
+        if let Some(KnownRun { trace: Some(trace), .. }) = self.known.get(&key) {
             return Ok(trace.clone());
         }
         let trace = self.runner.run(plan)?;
-        self.insert(plan, &trace, reach(&trace));
+        self.insert_at(key, &trace, reach(&trace));
         Ok(trace)
     }
 }
@@ -78,7 +83,7 @@ pub(super) fn work_of(trace: &Trace) -> u64 {
 
 /// Returns what distinguishes the plans of one simplification: their schedules.
 fn key(plan: &Plan) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = NumberHasher::default();
     plan.prefix.hash(&mut hasher);
     hasher.finish()
 }

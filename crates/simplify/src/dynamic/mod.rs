@@ -12,7 +12,11 @@ mod stats;
 
 pub use stats::{SimplificationStats, Transformation};
 
-use crate::{Cost, Runner, prove::Proof};
+use crate::{
+    Cost, Runner,
+    livelock::{CuttingRunner, cut, is_livelock},
+    prove::Proof,
+};
 use segment_order::{Piece, SegmentOrder};
 use std::cmp::Ordering;
 use unsnarl_model::{Plan, RunLimits, Signature, Trace};
@@ -51,7 +55,10 @@ pub fn simplify<R: Runner>(
     runner: &mut R,
     watch: &mut dyn FnMut(Improvement<'_>),
 ) -> SimplificationResult<R::Error> {
-    let mut tinertia = Tinertia::new(bounded(trace));
+    let mut runner = CuttingRunner(runner);
+    let mut tinertia = Tinertia::new(cut(bounded(trace)));
+    let switches = Cost::of(&trace.events).switches;
+    tinertia.stats.credit(Transformation::RemoveLast, switches, tinertia.before_round);
     let stopped = loop {
         if let Err(stopped) = runner.check_interrupt() {
             break Some(stopped);
@@ -267,8 +274,8 @@ fn is_progress(actual: &Trace, current: &Trace) -> bool {
 /// Returns the trace with a plan that stops runs which become much longer: they are no improvement.
 pub(crate) fn bounded(trace: &Trace) -> Trace {
     let mut limits = trace.plan.limits;
-    // If the limit is the failure, it stays.
-    if trace.outcome.limit().is_none() {
+    // If the limit is the failure, it stays. A livelock takes many events to be recognised.
+    if trace.outcome.limit().is_none() && !is_livelock(trace) {
         limits.events = limits.events.min(4 * trace.events.len() as u64 + 10_000);
     }
     with_limits(trace.clone(), limits)

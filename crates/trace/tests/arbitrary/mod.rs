@@ -169,14 +169,17 @@ fn outcome(threads: u16, modules: u16) -> impl Strategy<Value = Outcome> {
         (thread.clone(), vec(site.clone(), 0..4)).prop_map(|(thread, frames)| Backtrace { thread, frames });
     let wait = (thread.clone(), op(), any::<u64>(), site.clone(), vec(thread.clone(), 0..3))
         .prop_map(|(thread, op, addr, site, holders)| Wait { thread, op, addr, site, holders });
-    (kind(), option::of(thread), option::of(site), text(), vec(backtrace, 0..3), vec(wait, 0..3)).prop_map(
-        |(kind, thread, site, message, backtraces, waits)| Outcome {
+    let texts = (text(), text());
+    (kind(), option::of(thread), option::of(site), texts, vec(backtrace, 0..3), vec(wait, 0..3)).prop_map(
+        |(kind, thread, site, (message, place), backtraces, waits)| Outcome {
             kind,
             thread,
             site,
             message,
             backtraces,
             waits,
+            place,
+            excluded: false,
         },
     )
 }

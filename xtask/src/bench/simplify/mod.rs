@@ -1,6 +1,13 @@
 //! `cargo xtask bench simplify`: the results and cost of simplifying failing schedules, compared with the papers'
 //! algorithms. The tables are printed in Markdown, for `docs/results/simplify.md`.
 
+mod fixpoints;
+mod found;
+mod long;
+mod loops;
+mod programs;
+mod realistic;
+
 use super::BenchEffort;
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -11,7 +18,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The parts of the benchmark.
-const PARTS: [&str; 5] = ["programs", "start", "static", "minimum", "long"];
+const PARTS: [&str; 9] =
+    ["programs", "realistic", "found", "loops", "fixpoints", "start", "static", "minimum", "long"];
 
 pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     ensure!(only.is_none_or(|only| PARTS.contains(&only)), "no such part: there are {}", PARTS.join(", "));
@@ -32,6 +40,10 @@ pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
         let begin = Instant::now();
         match part {
             "programs" => bench.programs(traces)?,
+            "realistic" => bench.realistic(traces)?,
+            "found" => bench.found(effort)?,
+            "loops" => bench.loops(effort)?,
+            "fixpoints" => bench.fixpoints(traces)?,
             "start" => bench.slow_start(effort.repetitions())?,
             "static" => bench.long_traces(longest)?,
             "minimum" => bench.exact_minimum(traces)?,
@@ -42,10 +54,10 @@ pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-pub(super) struct Bench {
-    pub(super) unsnarl: PathBuf,
-    pub(super) root: PathBuf,
-    pub(super) directory: PathBuf,
+struct Bench {
+    unsnarl: PathBuf,
+    root: PathBuf,
+    directory: PathBuf,
 }
 
 /// A compiled program that is expected to fail.
@@ -57,119 +69,8 @@ struct FailingProgram {
     timeouts: String,
 }
 
-/// Sums over the traces of a program, or of all.
-#[derive(Default)]
-struct Sums {
-    traces: f64,
-    before: [f64; 5],
-    after: [f64; 5],
-    executions: f64,
-    /// The executions that looked for something better than the result.
-    search_executions: f64,
-    quick_executions: f64,
-    rounds: f64,
-    seconds: f64,
-    /// Traces for which Tinertia alone gives a better result.
-    worse: f64,
-    their_switches: f64,
-    their_preemptions: f64,
-    their_executions: f64,
-    /// Sums over the traces whose exact minimum is known.
-    proved: f64,
-    preemptions_above: f64,
-    within_one_switch: f64,
-    /// Traces that reproduce each time.
-    reproduced: f64,
-}
-
-const FIGURES: [&str; 5] = ["events", "threads", "context_switches", "non_preemptive", "preemptive"];
-
-impl Sums {
-    fn add(&mut self, trace: &Value, replays: u64) {
-        let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-        self.traces += 1.0;
-        for (at, name) in FIGURES.iter().enumerate() {
-            self.before[at] += number(&trace["before"][name]);
-            self.after[at] += number(&trace["after"][name]);
-        }
-        self.executions += number(&trace["executions"]);
-        self.search_executions += number(&trace["search_executions"]);
-        self.rounds += number(&trace["rounds"]);
-        self.seconds += number(&trace["elapsed_s"]);
-        self.quick_executions += number(&trace["quick"]["executions"]);
-        let theirs = &trace["tinertia"];
-        let cost = |after: &Value| [number(&after["context_switches"]), number(&after["preemptive"])];
-        self.worse += f64::from(u8::from(cost(&trace["after"]) > cost(&theirs["after"])));
-        self.their_switches += number(&theirs["after"]["context_switches"]);
-        self.their_preemptions += number(&theirs["after"]["preemptive"]);
-        self.their_executions += number(&theirs["executions"]);
-        if let Some(minimum) = trace["minimum"].as_object() {
-            let above = |name: &str| number(&trace["after"][name]) - number(&minimum[name]);
-            self.proved += 1.0;
-            self.preemptions_above += above("preemptive");
-            self.within_one_switch += f64::from(u8::from(above("context_switches") <= 1.0));
-        }
-        self.reproduced += f64::from(u8::from(trace["reproduced"].as_u64() == Some(replays)));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.traces += other.traces;
-        for at in 0..FIGURES.len() {
-            self.before[at] += other.before[at];
-            self.after[at] += other.after[at];
-        }
-        self.executions += other.executions;
-        self.search_executions += other.search_executions;
-        self.quick_executions += other.quick_executions;
-        self.worse += other.worse;
-        self.rounds += other.rounds;
-        self.seconds += other.seconds;
-        self.their_switches += other.their_switches;
-        self.their_preemptions += other.their_preemptions;
-        self.their_executions += other.their_executions;
-        self.proved += other.proved;
-        self.preemptions_above += other.preemptions_above;
-        self.within_one_switch += other.within_one_switch;
-        self.reproduced += other.reproduced;
-    }
-
-    fn row(&self, name: &str) -> String {
-        let mean = |sum: f64| sum / self.traces.max(1.0);
-        let pair = |at: usize| format!("{:.1} → {:.1}", mean(self.before[at]), mean(self.after[at]));
-        let reduction = 100.0 * (1.0 - self.after[2] / self.before[2].max(1.0));
-        let above = if self.proved > 0.0 {
-            format!(
-                "{:.2}, {:.0} % of {:.0}",
-                self.preemptions_above / self.proved,
-                100.0 * self.within_one_switch / self.proved,
-                self.proved
-            )
-        } else {
-            "–".into()
-        };
-        format!(
-            "| {name} | {:.0} | {} | {:.1} | {} | {} | {} | {reduction:.0} % | {:.1} / {:.1} | {:.1} / {:.1} + {:.1} / {:.1} | {:.1} | {:.1} ms | {above} | {:.0} % |",
-            self.traces,
-            pair(0),
-            mean(self.before[1]),
-            pair(2),
-            pair(3),
-            pair(4),
-            mean(self.their_switches),
-            mean(self.their_preemptions),
-            mean(self.quick_executions),
-            mean(self.executions - self.search_executions),
-            mean(self.search_executions),
-            mean(self.their_executions),
-            mean(self.rounds),
-            1e3 * mean(self.seconds),
-            100.0 * self.reproduced / self.traces.max(1.0),
-        )
-    }
-}
-
 impl Bench {
-    pub(super) fn run(&self, args: &[&str], more: &[String]) -> Result<Value> {
+    fn run(&self, args: &[&str], more: &[String]) -> Result<Value> {
         let mut command = Command::new(&self.unsnarl);
         command.args(args).args(more).current_dir(&self.directory).stdin(Stdio::null());
         let name = format!("{command:?}");
@@ -180,60 +81,9 @@ impl Bench {
         serde_json::from_slice(&printed.stdout).with_context(|| format!("{name} prints no JSON"))
     }
 
-    /// Measures every failing program: before and after, and the cost.
-    fn programs(&self, traces: u64) -> Result<()> {
-        const REPLAYS: u64 = 100;
-        println!("\n## Every failing program, {traces} random failing traces each\n");
-        println!(
-            "Means per trace. Before → after; switches and preemptions that Tinertia alone leaves; runs with \
-             `--effort 0` / by default, and those looking for something better than the result / of Tinertia alone; mean preemptions above the exact minimum and the part of traces within one context switch of \
-             it, of so many where it was proved; the part of traces that fail in the same way in {REPLAYS} of \
-             {REPLAYS} replays.\n"
-        );
-        println!(
-            "| program | traces | events | threads | switches | non-preemptive | preemptive | reduction | Tinertia leaves | runs | rounds | time | above the minimum | reproduced |"
-        );
-        println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
-        let mut all = Sums::default();
-        for program in self.failing_programs()? {
-            let FailingProgram { name, path, args, timeouts } = program;
-            let mut more = vec![
-                "--traces".to_owned(),
-                traces.to_string(),
-                "--replays".into(),
-                REPLAYS.to_string(),
-                "--prove".into(),
-                "1500".into(),
-                "--timeouts".into(),
-                timeouts,
-                "--".into(),
-                path.display().to_string(),
-            ];
-            more.extend(args);
-            let report = self.run(&["bench-simplify"], &more).with_context(|| name.clone())?;
-            let mut sums = Sums::default();
-            for trace in report["traces"].as_array().into_iter().flatten() {
-                sums.add(trace, REPLAYS);
-            }
-            if sums.traces > 0.0 {
-                println!("{}", sums.row(&name));
-                all.merge(&sums);
-            }
-        }
-        println!("{}", all.row("**all**"));
-        println!(
-            "\nRuns of Tinertia / of ours with `--effort 0`: {:.2}; / of ours by default, which goes \
-             Tinertia's way as well, without the search after it: {:.2}. Traces for which the default leaves more than Tinertia alone: {}.",
-            all.their_executions / all.quick_executions,
-            all.their_executions / (all.executions - all.search_executions),
-            all.worse
-        );
-        Ok(())
-    }
-
     /// Returns compiled programs that are expected to fail.
     fn failing_programs(&self) -> Result<Vec<FailingProgram>> {
-        let rust = self.rust_programs()?;
+        let rust = self.rust_programs("rust")?;
         let mut programs = Vec::new();
         for language in ["c", "cpp", "rust"] {
             let folder = self.root.join("programs").join(language);
@@ -269,6 +119,27 @@ impl Bench {
         Ok(programs)
     }
 
+    /// Returns the compiled programs of 100 to 300 lines, each of which has a bug.
+    fn realistic_programs(&self) -> Result<Vec<FailingProgram>> {
+        const FOLDER: &str = "realistic";
+        let rust = self.rust_programs(FOLDER)?;
+        let sources = self.root.join("programs").join(FOLDER).read_dir()?;
+        let mut sources: Vec<PathBuf> = sources.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        sources.sort();
+        let mut programs = Vec::new();
+        for source in sources {
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let path = match source.extension().and_then(|extension| extension.to_str()) {
+                Some("rs") => rust.join(&stem),
+                Some(language @ ("c" | "cpp")) => self.compile(&source, language, &|_| "")?,
+                _ => continue,
+            };
+            let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            programs.push(FailingProgram { name, path, args: Vec::new(), timeouts: "fair".into() });
+        }
+        Ok(programs)
+    }
+
     fn compile<'k>(&self, source: &Path, language: &str, key: &impl Fn(&str) -> &'k str) -> Result<PathBuf> {
         let name = source.file_stem().unwrap_or_default();
         let program = self.directory.join(format!("{language}-{}", name.to_string_lossy()));
@@ -290,16 +161,16 @@ impl Bench {
         Ok(program)
     }
 
-    /// Builds all Rust programs as binaries of one package; returns their directory.
-    fn rust_programs(&self) -> Result<PathBuf> {
-        let package = self.directory.join("rust");
+    /// Builds all Rust programs of a folder as binaries of one package; returns their directory.
+    fn rust_programs(&self, folder: &str) -> Result<PathBuf> {
+        let package = self.directory.join(format!("rust-{folder}"));
         std::fs::create_dir_all(&package)?;
         let mut manifest = format!(
             "[package]\nname = \"programs\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
              [dependencies]\nunsnarl-hints = {{ path = {:?} }}\n",
             self.root.join("crates/hints").display().to_string()
         );
-        for entry in self.root.join("programs/rust").read_dir()? {
+        for entry in self.root.join("programs").join(folder).read_dir()? {
             let source = entry?.path();
             if source.extension().is_some_and(|e| e == "rs") {
                 let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();

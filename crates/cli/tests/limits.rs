@@ -166,14 +166,14 @@ fn failure_that_does_not_reproduce_does_not_count() {
     let place = Place::new("once");
     gcc(&place, "fails_once", FAILS_ONCE);
     let forget = || std::fs::remove_file(place.path("marker")).expect("the marker was made");
-    let found = explore(&place, 0, &["--runs", "40"], "./fails_once");
+    let found = explore(&place, 0, &["--share-files", "--runs", "40"], "./fails_once");
     assert_eq!((&found["found"], &found["runs"]), (&false.into(), &40.into()), "{found}");
     let once = &found["unreproduced"][0];
     assert_eq!((&once["times"], &once["run"]), (&1.into(), &1.into()), "{found}");
     assert_eq!(once["outcome"]["kind"], "assertion", "{found}");
     for command in ["explore", "hunt"] {
         forget();
-        let (report, _) = place.exits(0, &[command, "--runs", "40", "--", "./fails_once"]);
+        let (report, _) = place.exits(0, &[command, "--share-files", "--runs", "40", "--", "./fails_once"]);
         assert!(report.contains("seen once, not reproduced (run 1), so it does not count:"), "{report}");
         assert!(report.contains("replayed at once: "), "{report}");
         assert!(!report.contains("\nwhy "), "{report}");

@@ -106,7 +106,7 @@ fn failure_is_on_disk_before_the_next_run_starts() {
     for options in [&["explore", "-j", "1", "--keep-going"][..], &["explore", "-o", "bug.snarl"], &["hunt"]] {
         let place = Place::new(&format!("before-next-{}", options.len() + options[0].len()));
         compile(&place, "looks", LOOKS);
-        place.exits(100, &[options, &["--runs", "20", "--", "./looks"]].concat());
+        place.exits(100, &[options, &["--share-files", "--runs", "20", "--", "./looks"]].concat());
         assert!(place.path("ran").exists() && !place.path("lost").exists(), "{options:?}");
     }
 }
@@ -216,7 +216,7 @@ fn failure_that_cannot_be_saved_is_printed_with_the_command_that_finds_it_again(
     compile(&place, "removes", REMOVES);
     for command in ["explore", "hunt"] {
         let _ = fs::remove_file(place.path(".unsnarl"));
-        let search = [command, "--strategy", "random", "--runs", "5", "--", "./removes"];
+        let search = [command, "--share-files", "--strategy", "random", "--runs", "5", "--", "./removes"];
         let output = place.ends(&search);
         let text = printed(&output);
         assert_eq!(output.status.code(), Some(105), "{command}: {text}");
@@ -230,7 +230,7 @@ fn failure_that_cannot_be_saved_is_printed_with_the_command_that_finds_it_again(
     assert!(text.contains("found    by random, seed 3") && text.contains("rerun    "), "{text}");
     assert!(text.contains("the trace of this failure is not saved: "), "{text}");
     let _ = fs::remove_file(place.path(".unsnarl"));
-    let report = place.json(105, &["explore", "--json", "--runs", "5", "--", "./removes"]);
+    let report = place.json(105, &["explore", "--json", "--share-files", "--runs", "5", "--", "./removes"]);
     assert_eq!((&report["found"], &report["trace"]), (&true.into(), &serde_json::Value::Null), "{report}");
     assert!(report["failures"][0]["not_saved"].is_string(), "{report}");
 }

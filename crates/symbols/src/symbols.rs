@@ -1,6 +1,6 @@
 //! Names of code and data, from the files of the program that ran.
 
-use crate::{Frame, FunctionCode, image::Image, is_system, site_of};
+use crate::{Frame, FunctionCode, image::Image, is_system, site_of, system::is_library_module};
 use std::{
     collections::HashMap,
     fmt,
@@ -43,7 +43,7 @@ impl Symbols {
             return vec![unknown("?", site.offset, false)];
         };
         let mut frames = self.image(module).map(|i| i.frames(site.offset)).unwrap_or_default();
-        let system = is_system(&module.path);
+        let system = is_library_module(&module.path);
         if frames.is_empty() {
             let name = module.path.rsplit('/').next().unwrap_or(&module.path);
             frames.push(unknown(name, site.offset, system));

@@ -27,9 +27,14 @@ usage: cargo xtask COMMAND
                            (or one table of it: scenarios, programs, distribution, injected, speed)
   bench slice [--quick]    cost of an instruction trace, compared with native, stepping and lackey; slices of it
                            (or one part of it: native, stepping, lackey, slices, reductions)
-  bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
+  bench real [PROGRAM…]    third-party programs: right results, identical replays, no false failures and races
+  bench real --times [--quick] [PROGRAM…]  the cost of control of third-party programs
   bench determinism [--runs N]  replays of a program that hashes uninitialised memory
+  bench coverage           what a search says it has not seen, compared with the truth
+  bench crates [TEST…]     published concurrency bugs of crates, fetched from the registry
   bench fix                verdicts on other builds of a failing program, whose right verdict is known
+  bench lost [--kills N]   kills searches, simplifications and their programs: every reported failure is on disk
+  bench replays [--traces N]  saved traces of all kinds over all programs replay as what they were saved for
   bench semantics [--sequences N]  random operations have the same results as without control
   bench soak [--quick]     ten thousand runs: memory stays flat, no zombies, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs per second, no false failures
@@ -62,15 +67,26 @@ fn main() -> ExitCode {
         ["bench", "slice", "--quick"] => bench::slice::bench(bench::BenchEffort::Quick, None),
         ["bench", "slice", part] => bench::slice::bench(bench::BenchEffort::Full, Some(part)),
         ["bench", "slice", part, "--quick"] => bench::slice::bench(bench::BenchEffort::Quick, Some(part)),
-        ["bench", "real", "--quick", ref programs @ ..] => {
-            bench::real::bench(bench::BenchEffort::Quick, programs)
+        ["bench", "real", "--times", "--quick", ref programs @ ..] => {
+            bench::real::times::bench(bench::BenchEffort::Quick, programs)
         }
-        ["bench", "real", ref programs @ ..] => bench::real::bench(bench::BenchEffort::Full, programs),
+        ["bench", "real", "--times", ref programs @ ..] => {
+            bench::real::times::bench(bench::BenchEffort::Full, programs)
+        }
+        ["bench", "real", ref programs @ ..] => bench::real::bench(programs),
         ["bench", "determinism"] => bench::determinism::bench(None),
         ["bench", "determinism", "--runs", runs] => {
             runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
         }
+        ["bench", "coverage"] => bench::coverage::bench(),
+        ["bench", "crates", ref tests @ ..] => bench::crates::bench(tests),
         ["bench", "fix"] => bench::fix::bench(),
+        ["bench", "lost"] => bench::lost::bench(200),
+        ["bench", "lost", "--kills", kills] => kills.parse().map_err(Into::into).and_then(bench::lost::bench),
+        ["bench", "replays"] => bench::replays::bench(1000),
+        ["bench", "replays", "--traces", traces] => {
+            traces.parse().map_err(Into::into).and_then(bench::replays::bench)
+        }
         ["bench", "semantics"] => bench::semantics::bench(None),
         ["bench", "semantics", "--sequences", sequences] => sequences
             .parse()

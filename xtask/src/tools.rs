@@ -33,12 +33,44 @@ pub(crate) const REAL: &[Tool] = &[
     tool("pigz", "pigz"),
     tool("pbzip2", "pbzip2"),
     tool("lbzip2", "lbzip2"),
+    tool("plzip", "plzip"),
+    tool("7z", "p7zip-full"),
     tool("sort", "coreutils"),
     tool("memcached", "memcached"),
     tool("redis-server", "redis-server"),
     tool("taskset", "util-linux"),
     tool("/usr/bin/python3", "python3"),
 ];
+
+/// Python with a library that computes in threads of its own.
+pub(crate) const PYTHON_NUMPY: &[Tool] =
+    &[tool(PYTHON, "python3"), tool("/usr/lib/python3/dist-packages/numpy/__init__.py", "python3-numpy")];
+
+/// Programs that convert pictures, films and sound.
+pub(crate) const MEDIA: &[Tool] = &[
+    tool("ffmpeg", "ffmpeg"),
+    tool("x264", "x264"),
+    tool("convert-im6.q16", "imagemagick"),
+    tool("gst-launch-1.0", "gstreamer1.0-tools"),
+    tool("/usr/lib/x86_64-linux-gnu/gstreamer-1.0/libgstapp.so", "gstreamer1.0-plugins-base"),
+];
+
+/// Libraries that create threads; a library is found by its full path.
+pub(crate) const LIBRARIES: &[Tool] = &[
+    tool("pkg-config", "pkg-config"),
+    tool("/usr/include/glib-2.0/gio/gio.h", "libglib2.0-dev"),
+    tool("/usr/include/sqlite3.h", "libsqlite3-dev"),
+    tool("/usr/include/leveldb/db.h", "libleveldb-dev"),
+    tool("/usr/include/zmq.h", "libzmq3-dev"),
+    tool("/usr/include/tbb/tbb.h", "libtbb-dev"),
+    tool("/usr/include/boost/asio.hpp", "libboost-dev"),
+];
+
+pub(crate) const GIT: &[Tool] = &[tool("git", "git")];
+pub(crate) const JAVA: &[Tool] = &[tool("java", "default-jre-headless")];
+
+/// A server that serves files by threads.
+pub(crate) const NGINX: &[Tool] = &[tool("/usr/sbin/nginx", "nginx-light")];
 
 /// For fetching and compiling programs of the distribution.
 pub(crate) const DISTRIBUTION: &[Tool] =

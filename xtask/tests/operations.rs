@@ -15,6 +15,7 @@ const FAMILIES: &[&str] = &[
     "futex",
     "thread",
     "descriptor",
+    "file",
     "signal",
     "scheduling",
 ];

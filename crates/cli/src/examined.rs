@@ -3,7 +3,11 @@
 
 use crate::options::PointSet;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+use unsnarl_exec::HiddenInfluences;
 use unsnarl_model::{Module, Points, Trace};
 use unsnarl_search::CompleteSearch;
 use unsnarl_symbols::{Binary, is_system};
@@ -24,6 +28,77 @@ struct ExaminedModule {
     compiled: bool,
     /// The command to compile it by.
     rebuild: &'static str,
+    /// The source files of a compiled module that were compiled without unsnarl.
+    unseen_parts: Vec<String>,
+    /// It contains Rust's standard library, which is prebuilt.
+    has_rust_library: bool,
+    /// The functions of the C library that it calls and that keep data of their own.
+    stateful_calls: Vec<&'static str>,
+}
+
+/// Functions of the C library that keep data from call to call, for all threads together. These calls are no events.
+const STATEFUL: [&str; 26] = [
+    "asctime",
+    "ctime",
+    "drand48",
+    "ecvt",
+    "fcvt",
+    "getgrgid",
+    "getgrnam",
+    "gethostbyaddr",
+    "gethostbyname",
+    "getpwnam",
+    "getpwuid",
+    "gmtime",
+    "hcreate",
+    "hsearch",
+    "l64a",
+    "localtime",
+    "lrand48",
+    "mrand48",
+    "putenv",
+    "rand",
+    "random",
+    "setenv",
+    "strtok",
+    "tmpnam",
+    "ttyname",
+    "unsetenv",
+];
+
+/// The most names in a list.
+const NAMED: usize = 3;
+
+impl ExaminedModule {
+    fn new(path: &str, binary: Option<&Binary>) -> Self {
+        let compiled = binary.is_some_and(|binary| binary.instrumented);
+        let has_rust_library = compiled && binary.is_some_and(|binary| binary.panic_count.is_some());
+        // The parts of Rust's library are named after its crates.
+        let is_named = |unit: &&String| !has_rust_library || is_c_source(unit);
+        let units = binary.into_iter().flat_map(|binary| &binary.uninstrumented_units);
+        let calls =
+            |name: &&&str| binary.is_some_and(|binary| binary.imports.iter().any(|import| import == **name));
+        Self {
+            path: path.to_owned(),
+            compiled,
+            rebuild: binary.map_or("unsnarl cc", rebuild_command),
+            unseen_parts: units.filter(is_named).cloned().collect(),
+            has_rust_library,
+            stateful_calls: STATEFUL.iter().filter(calls).copied().collect(),
+        }
+    }
+}
+
+fn is_c_source(unit: &str) -> bool {
+    let extension = Path::new(unit).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| ["c", "cc", "cpp", "cxx", "C", "s", "S"].contains(&extension))
+}
+
+/// Lists a few names.
+fn listed(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let first = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
 }
 
 impl Examined {
@@ -32,11 +107,7 @@ impl Examined {
         let own = modules.iter().filter(|module| module.size > 0 && !is_system(&module.path));
         let modules = own.map(|module| {
             let binary = Binary::read(&Path::new(cwd).join(&module.path)).ok();
-            ExaminedModule {
-                path: module.path.clone(),
-                compiled: binary.as_ref().is_some_and(|binary| binary.instrumented),
-                rebuild: binary.as_ref().map_or("unsnarl cc", rebuild_command),
-            }
+            ExaminedModule::new(&module.path, binary.as_ref())
         });
         Self { points: points.clone(), one_in, modules: modules.collect() }
     }
@@ -59,6 +130,23 @@ impl Examined {
 
     fn sees_any(&self) -> bool {
         self.modules.iter().any(|module| module.compiled)
+    }
+
+    /// Returns the code in compiled modules that was compiled otherwise.
+    fn unseen_parts(&self) -> Vec<String> {
+        let mut parts: Vec<String> =
+            self.modules.iter().flat_map(|module| module.unseen_parts.iter().cloned()).collect();
+        if self.modules.iter().any(|module| module.has_rust_library) {
+            parts.push("Rust's standard library".into());
+        }
+        parts
+    }
+
+    /// Returns the functions of the C library that keep data and that the program calls.
+    fn stateful_calls(&self) -> Vec<String> {
+        let calls = self.modules.iter().flat_map(|module| &module.stateful_calls);
+        let calls: BTreeSet<&str> = calls.copied().collect();
+        calls.into_iter().map(|name| format!("{name}()")).collect()
     }
 
     /// Returns whether every access that can matter is a schedule point.
@@ -90,19 +178,28 @@ impl Examined {
                 module.rebuild
             )
         };
-        self.unseen().map(line).collect()
+        let part = |module: &ExaminedModule| {
+            let parts = listed(&module.unseen_parts);
+            let path = short(&module.path, cwd);
+            format!("accesses of {parts} in {path} were not examined: not compiled by unsnarl\n")
+        };
+        let parts = self.modules.iter().filter(|module| !module.unseen_parts.is_empty()).map(part);
+        self.unseen().map(line).chain(parts).collect()
     }
 
     /// Describes what was examined, and what was not.
     pub(crate) fn text(&self, cwd: &str) -> String {
         let sampled =
             if self.one_in > 1 { format!(", one access in {}", self.one_in) } else { String::new() };
-        format!("examined {}{sampled}\n{}", self.points(), self.unseen_text(cwd))
+        let rust = self.modules.iter().any(|module| module.has_rust_library);
+        let outside = if rust { ", outside Rust's standard library" } else { "" };
+        format!("examined {}{sampled}{outside}\n{}", self.points(), self.unseen_text(cwd))
     }
 
     pub(crate) fn json(&self) -> Value {
         let modules = self.modules.iter().map(|module| {
-            json!({ "path": module.path, "accesses": if module.compiled { "compiled" } else { "none" } })
+            let accesses = if module.compiled { "compiled" } else { "none" };
+            json!({ "path": module.path, "accesses": accesses, "not_compiled": module.unseen_parts })
         });
         json!({ "points": self.points.name(), "modules": modules.collect::<Vec<_>>() })
     }
@@ -144,12 +241,16 @@ pub(crate) struct Claim<'a> {
     pub(crate) from_checkpoint: bool,
     /// The program did something that is not modelled.
     pub(crate) not_modelled: bool,
+    /// Influences on the runs beside the order of their events.
+    pub(crate) influences: HiddenInfluences,
+    /// Data races were seen.
+    pub(crate) races: bool,
     pub(crate) cwd: &'a str,
 }
 
 impl Claim<'_> {
     /// Returns the schedules that were run completely.
-    fn complete(&self) -> Option<CompleteSearch> {
+    pub(crate) fn complete(&self) -> Option<CompleteSearch> {
         self.complete.filter(|_| !self.undecided)
     }
 
@@ -183,6 +284,15 @@ impl Claim<'_> {
         if self.not_modelled {
             limits.insert("model", "as far as the program is modelled".to_owned());
         }
+        if self.influences.processes {
+            limits.insert("processes", "apart from child processes".to_owned());
+        }
+        if self.influences.handlers {
+            limits.insert("signals", "with signals handled at schedule points".to_owned());
+        }
+        if !self.one_thread {
+            limits.extend(self.limits_of_threads());
+        }
         // A single thread has no conflicting accesses.
         if !self.examined.sees_all() && !self.one_thread {
             limits.insert("at", format!("at {}", self.examined.points()));
@@ -193,11 +303,43 @@ impl Claim<'_> {
         limits
     }
 
+    /// Returns what runs with several threads did not examine.
+    fn limits_of_threads(&self) -> BTreeMap<&'static str, String> {
+        let mut limits = BTreeMap::new();
+        let parts = self.examined.unseen_parts();
+        if !parts.is_empty() {
+            limits.insert("outside", format!("outside {}", listed(&parts)));
+        }
+        let calls = self.examined.stateful_calls();
+        if !calls.is_empty() {
+            limits.insert("data", format!("apart from the data kept by {}", listed(&calls)));
+        }
+        let HiddenInfluences { clock, waiting_writers, delayed_stores, lost_conflicts, .. } = self.influences;
+        if clock {
+            limits.insert("clock", "as far as clock readings do not matter".to_owned());
+        }
+        if waiting_writers {
+            limits.insert("writers", "apart from when writers begin to wait".to_owned());
+        }
+        if delayed_stores || self.races {
+            limits.insert("stores", "under sequential consistency".to_owned());
+        }
+        if lost_conflicts {
+            limits.insert("conflicts", "for the first conflicts only".to_owned());
+        }
+        limits
+    }
+
     /// Returns the claim, and what was not examined.
     pub(crate) fn text(&self) -> String {
         if self.one_thread {
-            let numbers = if self.random_numbers { "; random numbers may matter" } else { "" };
-            return format!("the program has one thread, so all its schedules are the same{numbers}\n");
+            let notes = [
+                (self.random_numbers, "; random numbers may matter"),
+                (self.influences.processes, "; child processes run without control"),
+                (self.influences.handlers, "; signals are handled at schedule points"),
+            ];
+            let notes: String = notes.iter().filter(|(applies, _)| *applies).map(|(_, note)| *note).collect();
+            return format!("the program has one thread, so all its schedules are the same{notes}\n");
         }
         let Some(complete) = self.complete() else { return self.examined.text(self.cwd) };
         let s = if complete.schedules == 1 { "" } else { "s" };
@@ -228,7 +370,7 @@ impl Claim<'_> {
 }
 
 /// Formats a number with separators: 1,482.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group));
     groups.collect::<Vec<_>>().join(",")
@@ -243,6 +385,9 @@ mod tests {
             path: format!("/work/prog{nth}"),
             compiled,
             rebuild: "CC=\"unsnarl cc\"",
+            unseen_parts: Vec::new(),
+            has_rust_library: false,
+            stateful_calls: Vec::new(),
         };
         Examined { points, one_in: 1, modules: compiled.iter().enumerate().map(module).collect() }
     }
@@ -256,6 +401,8 @@ mod tests {
             random_numbers: false,
             from_checkpoint: false,
             not_modelled: false,
+            influences: HiddenInfluences::default(),
+            races: false,
             cwd: "/work",
         }
     }
@@ -276,6 +423,17 @@ mod tests {
         assert!(!claim(&seen, Some(2)).is_all());
         assert!(!Claim { undecided: true, ..claim(&seen, None) }.is_all());
         assert!(!Claim { complete: bounded_timeouts(None), ..claim(&seen, None) }.is_all());
+        assert!(!Claim { races: true, ..claim(&seen, None) }.is_all());
+        for influences in [
+            HiddenInfluences { clock: true, ..HiddenInfluences::default() },
+            HiddenInfluences { waiting_writers: true, ..HiddenInfluences::default() },
+            HiddenInfluences { processes: true, ..HiddenInfluences::default() },
+            HiddenInfluences { handlers: true, ..HiddenInfluences::default() },
+            HiddenInfluences { delayed_stores: true, ..HiddenInfluences::default() },
+            HiddenInfluences { lost_conflicts: true, ..HiddenInfluences::default() },
+        ] {
+            assert!(!Claim { influences, ..claim(&seen, None) }.is_all(), "{influences:?}");
+        }
         for examined in [
             examined(PointSet::Sync, &[true]),
             examined(PointSet::Races, &[false]),
@@ -317,6 +475,25 @@ mod tests {
         let undecided = Claim { undecided: true, ..timeouts };
         assert!(!undecided.text().contains("all explored"), "{}", undecided.text());
         assert_eq!(undecided.json()["because"], "some runs were undecided");
+    }
+
+    #[test]
+    fn parts_that_were_not_compiled_limit_the_claim() {
+        let mut partly = examined(PointSet::Races, &[true]);
+        partly.modules[0].unseen_parts = ["a.c", "b.c", "c.c", "d.c"].map(String::from).into();
+        assert_eq!(
+            claim(&partly, None).text(),
+            "accesses of a.c, b.c, c.c and 1 more in ./prog0 were not examined: not compiled by unsnarl\n\
+             no failure outside a.c, b.c, c.c and 1 more: 1,300 schedules, all explored\n"
+        );
+        let mut rust = examined(PointSet::Races, &[true]);
+        rust.modules[0].has_rust_library = true;
+        assert!(!claim(&rust, None).is_all());
+        assert!(claim(&rust, None).text().starts_with("no failure outside Rust's standard library: "));
+        assert!(claim(&rust, None).examined.text("").ends_with(", outside Rust's standard library\n"));
+        let mut calls = examined(PointSet::Races, &[true]);
+        calls.modules[0].stateful_calls = vec!["strtok", "rand"];
+        assert!(claim(&calls, None).text().contains("apart from the data kept by rand(), strtok(): "));
     }
 
     #[test]

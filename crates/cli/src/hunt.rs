@@ -2,11 +2,11 @@
 
 use crate::{
     examined::Examined,
-    explore::{self, Explore, SearchOptions, SearchReport},
+    explore::{self, Explore, SearchOptions, SearchReport, found::Destination},
     judge,
     options::{Follow, PointSet, Target, duration},
     output, report,
-    simplify::{self, SimplificationReport},
+    simplify::{self, SimplificationReport, best::BestTrace},
     slice::{self, SliceOutcome},
     target, traces,
     verdict::Verdict,
@@ -15,14 +15,14 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 use unsnarl_model::{Module, Program, Stats, Trace};
 use unsnarl_report::{
-    Case, CaseResult, ProgramNames, RenderOptions, cause_text, counterfactuals_json, headline_text,
+    Case, CaseResult, ProgramNames, cause_json, cause_text, counterfactuals_json, headline_text,
     interleaving_table, junit, rest_text, stats_json,
 };
 use unsnarl_simplify::combined;
@@ -76,7 +76,9 @@ impl Hunt {
         let json = self.options.run.json;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
-        if let Some(note) = uninstrumented(&program, self.build.is_some()) {
+        for note in
+            [uninstrumented(&program, self.build.is_some()), outdated(&program.path)].into_iter().flatten()
+        {
             print_progress(json, &note);
         }
         print_progress(json, "searching for a schedule that fails");
@@ -84,12 +86,14 @@ impl Hunt {
         // Without a time for the whole command, the parts after the search have their own.
         let until = budget.until.filter(|_| self.options.time.is_some());
         let bar = explore::progress(&budget, json);
-        let mut search = self.options.explore(program, budget, &interrupt, &bar)?;
-        if search.failures.0.is_empty() {
+        let destination = self.destination(&program);
+        let mut search = self.options.explore(program, budget, (&interrupt, &bar), &destination)?;
+        let original = search.failures.0.first().and_then(|failure| failure.saved.path());
+        let Some(original) = original.map(Path::to_path_buf) else {
             let explore = Explore { options: self.options, follow: self.follow, target: self.target };
-            return explore.report(&mut search);
-        }
-        let result = self.simplify(&search, until, &interrupt)?;
+            return explore.report(&mut search, &destination);
+        };
+        let result = self.simplify(&search, original, until, &interrupt)?;
         if let Some(path) = &self.html {
             report::write(path, &result.simplification.after, Some(&result.found))?;
         }
@@ -109,21 +113,22 @@ impl Hunt {
         Ok(Verdict::Failure)
     }
 
-    /// Simplifies the first failure, and saves the traces before and after.
+    /// Returns where the traces of the search go. The path that the user named is that of the simplified trace.
+    fn destination(&self, program: &Program) -> Destination {
+        let name = traces::name_of_program(&program.path);
+        Destination { requested: None, before: 0, name, beside: self.options.run.output.clone() }
+    }
+
+    /// Simplifies the first failure, and saves the result.
     fn simplify(
         &self,
         search: &SearchReport,
+        original: PathBuf,
         until: Option<Instant>,
         interrupt: &Arc<AtomicBool>,
     ) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
         let name = traces::program_name(&found);
-        let original = match self.options.path(0) {
-            None => traces::save_as(&found, None, &name)?,
-            // If the current directory is not writable, the trace goes beside the file that the user named.
-            Some(named) => traces::try_save(&found, None, &name)
-                .or_else(|_| traces::save_as(&found, Some(&named.with_extension("found.snarl")), &name))?,
-        };
         print_progress(self.options.run.json, "simplifying it");
         let run_options = simplify::program::RunOptions {
             jobs: self.options.jobs,
@@ -139,38 +144,41 @@ impl Hunt {
             executions: run_options.executions,
             ..combined::SimplifyOptions::default()
         };
-        let mut simplification = simplify::Method::Both(options).simplify(&found, run_options, interrupt)?;
+        let mut best = BestTrace::new(self.options.run.output.clone(), format!("{name}-simplified"));
+        let method = simplify::Method::Both(options);
+        let mut simplification = method.simplify(&found, run_options, interrupt, &mut best)?;
         if simplification.preserved != Some(true) {
             // The failure that was found has been reproduced.
             simplification.keep_original(&found);
         }
         judge::add_stacks(&mut simplification.after);
-        let path = traces::save_as(
-            &simplification.after,
-            self.options.path(0).as_deref(),
-            &format!("{name}-simplified"),
-        )?;
+        judge::add_accesses(&mut simplification.after);
+        let path = best.finish(&simplification.after).unwrap_or_else(|error| {
+            eprintln!("error: {error:#}; {} has the failure as it was found", output::quoted(&original));
+            original.clone()
+        });
         print_progress(self.options.run.json, "looking for the lines that contributed");
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let slice_time = left.map_or(self.slice_time, |left| left.min(self.slice_time));
-        let (sliced, slice) = match slice::failure(&simplification.after, slice_time, interrupt) {
-            Ok(Some(SliceOutcome::Text(text))) => (true, text),
-            Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
-            Ok(None) => (
-                false,
-                format!(
-                    "no slice within {:?} ({}): `unsnarl slice {}` has no time limit\n",
-                    if slice_time < self.slice_time {
-                        Duration::from_secs(slice_time.as_secs())
-                    } else {
-                        slice_time
-                    },
-                    if slice_time < self.slice_time { "--time" } else { "--slice-time" },
-                    path.display()
+        let (sliced, slice) =
+            match slice::failure(&simplification.after, slice_time, self.options.run.json, interrupt) {
+                Ok(Some(SliceOutcome::Text(text))) => (true, text),
+                Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
+                Ok(None) => (
+                    false,
+                    format!(
+                        "no slice within {:?} ({}): `unsnarl slice {}` has no time limit\n",
+                        if slice_time < self.slice_time {
+                            Duration::from_secs(slice_time.as_secs())
+                        } else {
+                            slice_time
+                        },
+                        if slice_time < self.slice_time { "--time" } else { "--slice-time" },
+                        path.display()
+                    ),
                 ),
-            ),
-            Err(error) => (false, format!("no slice: {error:#}\n")),
-        };
+                Err(error) => (false, format!("no slice: {error:#}\n")),
+            };
         Ok(HuntResult { found, original, simplification, path, slice, sliced })
     }
 }
@@ -225,23 +233,23 @@ impl HuntResult {
         }
     }
 
-    fn cause(&self) -> String {
-        let mut symbols = Symbols::new();
-        let after = &self.simplification.after;
-        let plain = RenderOptions { width: 200, colour: false, full: false };
-        cause_text(after, &mut ProgramNames::new(&after.modules, &mut symbols), &plain)
+    /// Returns the slice as `slice --json` has it, or why there is none.
+    fn slice_json(&self) -> serde_json::Value {
+        let value = serde_json::from_str(&self.slice).ok().filter(|_| self.sliced);
+        value.unwrap_or_else(|| json!({ "missing": self.slice.trim() }))
     }
 
     fn json(&self, search: &SearchReport) -> serde_json::Value {
         let after = &self.simplification.after;
         let mut symbols = Symbols::new();
         let (outcome, stats, _) = output::trace_json(after);
-        let needs = counterfactuals_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
+        let mut names = ProgramNames::new(&after.modules, &mut symbols);
+        let (needs, cause) = (counterfactuals_json(after, &mut names), cause_json(after, &mut names));
         json!({
             "found": true, "runs": search.runs, "undecided": search.undecided, "elapsed_s": (search.elapsed + self.simplification.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
-            "cause": self.cause(), "executions": self.simplification.stats.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice,
+            "cause": cause, "executions": self.simplification.stats.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice_json(),
         })
     }
 }
@@ -285,6 +293,23 @@ fn instrumented_build(path: &str) -> Option<PathBuf> {
     unsnarl_symbols::is_instrumented(&other).then_some(other)
 }
 
+/// Says that an ordinary build of the same name is newer than this one that `unsnarl cargo` made.
+fn outdated(path: &str) -> Option<String> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let (above, profile) = directory.rsplit_once('/')?;
+    let target = above.strip_suffix(TARGET)?.strip_suffix("/unsnarl/")?;
+    let other = PathBuf::from(format!("{target}/{profile}/{name}"));
+    let built = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let is_newer = built(&other)? > built(Path::new(path))?;
+    is_newer.then(|| {
+        format!(
+            "{} is newer than {}: `unsnarl cargo build` first?",
+            output::quoted(&other),
+            output::quoted(path.as_ref())
+        )
+    })
+}
+
 /// Prints the current stage as progress.
 fn print_progress(quiet: bool, stage: &str) {
     if !quiet {
@@ -304,4 +329,31 @@ fn build(command: &str) -> Result<()> {
         bail!("the build failed ({status}): `{command}`");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn build_that_is_older_than_an_ordinary_one_is_noticed() {
+        let target = std::env::temp_dir().join(format!("unsnarl-outdated-{}", std::process::id()));
+        let own = target.join(format!("unsnarl/{TARGET}/debug/prog"));
+        let ordinary = target.join("debug/prog");
+        let build = |path: &Path, age: u64| {
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+            let file = std::fs::File::create(path).expect("a file");
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("a time");
+        };
+        build(&own, 10);
+        let note = || outdated(own.to_str().expect("a path"));
+        assert_eq!(note(), None, "there is no other build");
+        build(&ordinary, 20);
+        assert_eq!(note(), None);
+        build(&ordinary, 5);
+        assert!(note().is_some_and(|note| note.contains("debug/prog is newer than ")));
+        assert_eq!(outdated("/work/prog"), None);
+        std::fs::remove_dir_all(&target).expect("the directory");
+    }
 }

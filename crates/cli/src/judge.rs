@@ -1,11 +1,14 @@
 //! Criteria by which a run that ended normally is a failure.
 
 use crate::options::FailOn;
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Backtrace, Event, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace};
+use unsnarl_model::{
+    Backtrace, Event, Flags, Op, Outcome, OutcomeKind, Plan, Policy, RunLimits, Side, Site, SiteIx, ThreadIx,
+    Trace,
+};
 use unsnarl_report::{Names, ProgramNames};
-use unsnarl_symbols::{Frame, Symbols};
+use unsnarl_symbols::{Frame, Symbols, failure_place};
 
 /// Turns a run that ended normally into a failure if it meets one of the criteria.
 pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
@@ -18,6 +21,7 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     if let Some((kind, thread, site, message)) = failure {
         trace.outcome = Outcome { thread: Some(thread), site: Some(site), message, ..Outcome::exit(0) };
         trace.outcome.kind = kind;
+        trace.outcome.place = SYMBOLS.with_borrow_mut(|symbols| failure_place(trace, symbols));
     }
 }
 
@@ -43,11 +47,19 @@ fn misuse(trace: &Trace) -> Option<Failure> {
     Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 
+thread_local! {
+    /// The names of the program, which is the same in all runs that are judged.
+    static SYMBOLS: RefCell<Symbols> = RefCell::default();
+}
+
 /// Returns the first data race.
 fn race(trace: &Trace) -> Option<Failure> {
+    SYMBOLS.with_borrow_mut(|symbols| race_with_names(trace, symbols))
+}
+
+fn race_with_names(trace: &Trace, symbols: &mut Symbols) -> Option<Failure> {
     let [first, second] = trace.races.first()?.sides;
-    let mut symbols = Symbols::new();
-    let mut names = ProgramNames::new(&trace.modules, &mut symbols);
+    let mut names = ProgramNames::new(&trace.modules, symbols);
     let here = format!("{}/", trace.program.cwd);
     let variable = names.variable(trace.races.first()?.addr);
     let mut describe_side = |side: &Side| {
@@ -106,6 +118,45 @@ fn add_callers(trace: &mut Trace) {
         .filter_map(|(number, frames)| Some((number as usize, frames.into_iter().find(&mut is_users)?)))
         .collect();
     trace.add_callers(callers);
+}
+
+/// Number of threads, preempted for good, whose next operations are looked up.
+const MAX_CONTINUATIONS: usize = 3;
+/// Number of a thread's next events that are looked up.
+const CONTINUED_EVENTS: u64 = 128;
+
+/// Adds what explains a failure but is no event: the plain accesses of the run with their values, and what threads that
+/// were preempted for good would have executed next. They come from further runs of the same schedule; if one of them
+/// differs, the trace stays as it is.
+pub(crate) fn add_accesses(trace: &mut Trace) {
+    if !trace.outcome.is_failure() || trace.program.path.is_empty() {
+        return;
+    }
+    let Ok(mut executor) = Executor::new(trace.program.clone(), Settings::default()) else { return };
+    let plan = Plan { conflicts: false, choices: false, ..trace.replay_plan() };
+    let Ok(logged) = executor.run_with_accesses(&plan) else { return };
+    if trace.first_difference(&logged).is_some() || !trace.has_layout_of(&logged) {
+        return;
+    }
+    trace.take_accesses(&logged);
+    for event in preempted_for_good(trace).into_iter().take(MAX_CONTINUATIONS) {
+        let limits = RunLimits { events: event + CONTINUED_EVENTS, millis: 5_000, ..plan.limits };
+        let prefix = plan.prefix.clone().first_points(event as usize);
+        let continued = Plan { prefix, tail: Policy::Fair, limits, ..plan.clone() };
+        if let Ok(logged) = executor.run_with_accesses(&continued)
+            && trace.has_layout_of(&logged)
+        {
+            trace.add_continuation(event, &logged);
+        }
+    }
+}
+
+/// Returns the events that preempted a thread that did not run again, the latest first.
+fn preempted_for_good(trace: &Trace) -> Vec<u64> {
+    let events = &trace.events;
+    let is_last = |at: usize| events[at..].iter().all(|event| event.thread != events[at - 1].thread);
+    let preempting = (1..events.len()).rev().filter(|&at| events[at].flags.has(Flags::PREEMPTS));
+    preempting.filter(|&at| is_last(at)).map(|at| at as u64).collect()
 }
 
 /// Adds the call stacks of both accesses of a race that is a failure.

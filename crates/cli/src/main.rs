@@ -20,6 +20,7 @@ mod bench;
 mod cargo;
 mod checkpoint;
 mod convert;
+mod coverage;
 mod doctor;
 mod examined;
 mod explore;
@@ -58,7 +59,8 @@ use verdict::Verdict;
 #[derive(Parser)]
 #[command(name = "unsnarl", version, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 done, nothing wrong found; 100 a failure was found or reproduced; \
-    103 replay diverged or did not reproduce; 96 the target or this machine cannot be used; 2 wrong usage; \
+    103 replay diverged or did not reproduce; 104 nothing failed, and no run was decided; \
+    105 a failure was found, but its trace could not be saved; 96 the target or this machine cannot be used; 2 wrong usage; \
     1 internal error.")]
 struct Cli {
     #[command(subcommand)]

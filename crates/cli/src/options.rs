@@ -4,7 +4,7 @@ use crate::sites;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
-use unsnarl_exec::Settings;
+use unsnarl_exec::{FileChanges, Settings};
 use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits, Timeouts};
 use unsnarl_search::entropy_of;
 
@@ -71,6 +71,11 @@ pub(crate) struct RunArgs {
     max_memory: u64,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
+    /// Let runs find the files as earlier runs left them, and keep what the last run left
+    ///
+    /// Without it, the runs of a search all find the files as they were at its beginning, and leave no changes
+    #[arg(long)]
+    share_files: bool,
     /// Also treat this as a failure
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
@@ -232,6 +237,7 @@ impl RunArgs {
             output_limit: Some(self.max_output.saturating_mul(1 << 20)),
             memory_limit: Some(self.max_memory.saturating_mul(1 << 20)),
             threads: self.threads.kind(),
+            files: if self.share_files { FileChanges::Keep } else { FileChanges::Undo },
             ..Settings::default()
         }
     }

@@ -9,7 +9,7 @@ use crate::{
 use anyhow::Result;
 use serde_json::json;
 use std::path::PathBuf;
-use unsnarl_exec::{Executor, Settings};
+use unsnarl_exec::{Executor, FileChanges, Settings};
 use unsnarl_model::Policy;
 
 /// Record one controlled run: non-preemptive and fair, or random with --seed
@@ -37,7 +37,8 @@ impl Record {
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         traces::check(self.run.output.as_deref())?;
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
-        let settings = Settings { echo: !self.run.json, ..self.run.settings() };
+        // A recorded run changes files as the program does without unsnarl.
+        let settings = Settings { echo: !self.run.json, files: FileChanges::Keep, ..self.run.settings() };
         let plan = match &self.like {
             Some(trace) => traces::load(trace)?.plan,
             None => {
@@ -50,6 +51,7 @@ impl Record {
         let mut trace = executor.run(&plan)?.trace();
         judge::judge(&mut trace, &self.run.fail_on);
         judge::add_stacks(&mut trace);
+        judge::add_accesses(&mut trace);
         let path = traces::save(&trace, self.run.output.as_deref())?;
         if self.run.json {
             let (outcome, stats, warnings) = output::trace_json(&trace);

@@ -1,6 +1,6 @@
 //! The directory of traces: `./.unsnarl/`, with the newest also as `latest`.
 
-use crate::{explore::strategy_name, output};
+use crate::{explore::strategy_name, output, verdict::NotSaved};
 use anyhow::{Context, Result};
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 };
 use unsnarl_model::{Policy, Trace};
 use unsnarl_pack::{Pack, UnpackedPack};
-use unsnarl_symbols::hex;
+use unsnarl_symbols::{Symbols, failure_place, hex};
 use unsnarl_trace::SaveError;
 
 const DIRECTORY: &str = ".unsnarl";
@@ -78,7 +78,12 @@ pub(crate) fn save(trace: &Trace, requested: Option<&Path>) -> Result<PathBuf> {
 
 /// Returns the name of a trace's program.
 pub(crate) fn program_name(trace: &Trace) -> String {
-    let name = Path::new(&trace.program.path).file_name();
+    name_of_program(&trace.program.path)
+}
+
+/// Returns the name of traces of the program at this path.
+pub(crate) fn name_of_program(path: &str) -> String {
+    let name = Path::new(path).file_name();
     name.map_or_else(|| "trace".into(), |name| name.to_string_lossy().into_owned())
 }
 
@@ -86,15 +91,41 @@ pub(crate) fn program_name(trace: &Trace) -> String {
 /// with the command that finds it again, because the search may have taken long.
 pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Result<PathBuf> {
     let saved = try_save(trace, requested, name);
-    if saved.is_err() && trace.outcome.is_failure() {
-        let arguments = std::env::args_os().map(|argument| output::quoted(argument.as_ref()));
-        eprint!("{}", output::outcome(trace));
-        if trace.plan.tail != Policy::Fair {
-            eprintln!("found    by {}", strategy_name(&trace.plan));
-        }
-        eprintln!("rerun    {}", arguments.collect::<Vec<_>>().join(" "));
+    if !trace.outcome.is_failure() {
+        return saved;
     }
-    saved
+    saved.map_err(|error| {
+        eprint!("{}{}", output::outcome(trace), how_to_find_again(trace));
+        NotSaved(format!("{error:#}")).into()
+    })
+}
+
+/// Describes how a failure was found, and the command that finds it again.
+pub(crate) fn how_to_find_again(trace: &Trace) -> String {
+    let found = match trace.plan.tail {
+        Policy::Fair | Policy::Stop => String::new(),
+        _ => format!("found    by {}\n", strategy_name(&trace.plan)),
+    };
+    format!("{found}rerun    {}\n", rerun_command())
+}
+
+/// Returns the command line of this process, which makes the same runs again.
+pub(crate) fn rerun_command() -> String {
+    let arguments = std::env::args_os().map(|argument| output::quoted(argument.as_ref()));
+    arguments.collect::<Vec<_>>().join(" ")
+}
+
+/// Saves a trace in the directory of traces under an unused name that begins like this. It does not become the latest.
+pub(crate) fn save_new(trace: &Trace, name: &str) -> Result<PathBuf> {
+    make_directory(WriteAdvice::NameFile)?;
+    Ok(unsnarl_trace::save_new(trace, numbered(name))?)
+}
+
+/// Saves a trace beside this file, under an unused name.
+pub(crate) fn save_beside(trace: &Trace, file: &Path) -> Result<PathBuf> {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let paths = (1_u32..).map(|n| file.with_file_name(format!("{stem}-found-{n}.{ENDING}")));
+    Ok(unsnarl_trace::save_new(trace, paths)?)
 }
 
 /// Saves a trace as [`save_as`] does, and only returns the error if that fails.
@@ -104,10 +135,7 @@ pub(crate) fn try_save(trace: &Trace, requested: Option<&Path>, name: &str) -> R
             unsnarl_trace::save(trace, path)?;
             path.to_path_buf()
         }
-        None => {
-            make_directory(WriteAdvice::NameFile)?;
-            unsnarl_trace::save_new(trace, numbered(name))?
-        }
+        None => save_new(trace, name)?,
     };
     remember(&path);
     keep_build(trace);
@@ -147,7 +175,12 @@ fn keep_build(trace: &Trace) {
     if program.build_id.is_empty() || archived.exists() || !small() {
         return;
     }
-    let _ = fs::create_dir_all(builds()).and_then(|()| fs::copy(&program.path, &archived));
+    // A copy that is cut short must not be taken for the program.
+    let draft = archived.with_extension(format!("{}.tmp", std::process::id()));
+    let copied = fs::create_dir_all(builds()).and_then(|()| fs::copy(&program.path, &draft));
+    if copied.and_then(|_| fs::rename(&draft, &archived)).is_err() {
+        let _ = fs::remove_file(&draft);
+    }
 }
 
 /// Returns the path of the requested trace.
@@ -166,10 +199,16 @@ pub(crate) fn load(requested: &Path) -> Result<Trace> {
         );
         return Err(error.into());
     }
-    if unsnarl_pack::is_pack(&path) {
-        return Ok(unpack(&path)?.trace);
+    let trace = if unsnarl_pack::is_pack(&path) { unpack(&path)?.trace } else { unsnarl_trace::load(&path)? };
+    Ok(with_place(trace))
+}
+
+/// Determines the place of a failure whose trace is of a format without it, so that it can be compared with others.
+fn with_place(mut trace: Trace) -> Trace {
+    if trace.outcome.place.is_empty() {
+        trace.outcome.place = failure_place(&trace, &mut Symbols::with_builds(builds()));
     }
-    Ok(unsnarl_trace::load(&path)?)
+    trace
 }
 
 /// Unpacks a pack into the user's cache, under the hash of its contents.

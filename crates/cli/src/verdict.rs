@@ -14,6 +14,8 @@ pub(crate) enum Verdict {
     NotReproduced,
     /// Nothing failed, and no run was decided.
     Undecided,
+    /// A failure was found, but its trace could not be saved; the message was printed already.
+    NotSaved,
     /// This machine or target lacks something; the message was printed already.
     Unusable,
     /// Interrupted by the user.
@@ -33,6 +35,18 @@ impl std::fmt::Display for UsageError {
 }
 
 impl std::error::Error for UsageError {}
+
+/// A failure was found, but its trace could not be saved.
+#[derive(Debug)]
+pub(crate) struct NotSaved(pub(crate) String);
+
+impl std::fmt::Display for NotSaved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the trace of this failure is not saved: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotSaved {}
 
 /// A file or this machine cannot be used.
 #[derive(Debug)]
@@ -79,10 +93,12 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
         Ok(Verdict::Failure) => ExitCode::from(100),
         Ok(Verdict::NotReproduced) => ExitCode::from(103),
         Ok(Verdict::Undecided) => ExitCode::from(104),
+        Ok(Verdict::NotSaved) => ExitCode::from(105),
         Ok(Verdict::Unusable) => ExitCode::from(96),
         Ok(Verdict::Interrupted) => ExitCode::from(130),
         Ok(Verdict::Status(status)) => ExitCode::from(status as u8),
         Err(error) if error.is::<UsageError>() => ExitCode::from(2),
+        Err(error) if error.is::<NotSaved>() => ExitCode::from(105),
         Err(error) if unusable(&error) => ExitCode::from(96),
         Err(_) => ExitCode::from(1),
     }

@@ -184,7 +184,7 @@ static void *serve(void *unused)
 int main(void)
 {
     pthread_t thread;
-    int on = 1;
+    int on = 1, ends[2];
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     FILE *port = fopen("port.fixed", "r");
@@ -195,7 +195,7 @@ int main(void)
     }
     listener = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1))
+    if (pipe(ends) || bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1))
         return 1;
     getsockname(listener, (struct sockaddr *)&address, &size);
     port = fopen("port.new", "w");

@@ -127,3 +127,128 @@ fn every_confirmed_race_replays_as_the_race_that_it_was_saved_for() {
         assert_eq!(simple["outcome_preserved"], true, "{failure}: {simple}");
     }
 }
+
+/// Returns the identities of the failures of a search, sorted.
+fn identities(place: &Place, program: &str, options: &[&str]) -> Vec<String> {
+    let found = failures(place, program, options);
+    let mut all: Vec<String> = found
+        .iter()
+        .map(|failure| failure["outcome"]["identity"].as_str().expect("a name").to_owned())
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn failures_have_the_same_identity_in_other_builds() {
+    let place = Place::new("builds");
+    for folder in ["here", "elsewhere"] {
+        std::fs::create_dir(place.path(folder)).expect("a directory");
+    }
+    let build = |folder: &str, name: &str, source: &str, flags: &[&str]| -> String {
+        let (file, program) = (format!("{folder}/{name}.c"), format!("./{folder}/{name}"));
+        place.write(&file, source);
+        place.unsnarl(0, &[&["cc", "-g", "-pthread", "-o", &program, &file], flags].concat());
+        program
+    };
+    let unrelated = format!("static int spare[9];\nint more_of(int n) {{ return spare[n] + n; }}\n\n{SHOP}");
+    let programs = [
+        build("here", "shop", SHOP, &["-O1"]),
+        build("elsewhere", "shop", SHOP, &["-O1"]),
+        build("here", "larger", &unrelated, &["-O1"]),
+        build("here", "unoptimised", SHOP, &["-O0"]),
+        build("here", "optimised", SHOP, &["-O2"]),
+    ];
+    for options in [&[][..], &["--fail-on", "race"]] {
+        let expected = identities(&place, &programs[0], options);
+        assert!(expected.len() >= 2, "{options:?}: {expected:?}");
+        for program in &programs[1..] {
+            assert_eq!(identities(&place, program, options), expected, "{program} {options:?}");
+        }
+    }
+}
+
+/// Two deadlocks in one function, by two pairs of locks, and a crash in one function with two callers.
+const ONE_FUNCTION: &str = r#"
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+struct item { struct item *next; int value; };
+
+static pthread_mutex_t stock = PTHREAD_MUTEX_INITIALIZER, orders = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t users = PTHREAD_MUTEX_INITIALIZER, sessions = PTHREAD_MUTEX_INITIALIZER;
+static struct item item, *volatile first = &item, *volatile last = &item;
+
+static void both(pthread_mutex_t *one, pthread_mutex_t *other) {
+  pthread_mutex_lock(one);
+  pthread_mutex_lock(other);
+  pthread_mutex_unlock(other);
+  pthread_mutex_unlock(one);
+}
+
+static __attribute__((noinline)) int value_of(struct item *item) { return item->value; }
+
+static int first_value(void) { return value_of(first) + 1; }
+
+static int last_value(void) { return value_of(last) - 1; }
+
+static void *remove_all(void *unused) {
+  first = NULL;
+  first = &item;
+  last = NULL;
+  last = &item;
+  return unused;
+}
+
+static void *lock_all(void *unused) {
+  both(&stock, &orders);
+  both(&users, &sessions);
+  return unused;
+}
+
+int main(int count, char **arguments) {
+  pthread_t thread;
+  if (count > 1 && strcmp(arguments[1], "lock") == 0) {
+    pthread_create(&thread, 0, lock_all, 0);
+    both(&orders, &stock);
+    both(&sessions, &users);
+  } else {
+    pthread_create(&thread, 0, remove_all, 0);
+    if (first_value() + last_value() != 0) return 2;
+  }
+  return pthread_join(thread, 0);
+}
+"#;
+
+#[test]
+fn different_bugs_in_one_function_are_different_failures() {
+    let place = Place::new("function");
+    place.cc("shared", ONE_FUNCTION);
+    for (argument, kind) in [("lock", "deadlock"), ("read", "signal")] {
+        let search = ["explore", "--json", "--keep-going", "--runs", "300", "--", "./shared", argument];
+        let report = place.json(100, &search);
+        let found = report["failures"].as_array().expect("failures");
+        assert_eq!(found.len(), 2, "{argument}: {report}");
+        assert!(found.iter().all(|failure| failure["outcome"]["kind"] == kind), "{report}");
+    }
+}
+
+#[test]
+fn predicate_narrows_what_is_the_same_failure() {
+    let place = Place::new("same_if");
+    place.cc("shop", SHOP);
+    let takings = failures(&place, "./shop", &["--same-if", "^takings are"]);
+    assert_eq!(takings.len(), 1, "{takings:?}");
+    let none = place.json(0, &["explore", "--json", "--runs", "50", "--same-if", "^never", "--", "./shop"]);
+    assert_eq!((&none["found"], &none["complete"]["all"]), (&false.into(), &false.into()), "{none}");
+    assert!(none["excluded"].as_u64() > Some(0), "{none}");
+    let (text, _) = place.exits(0, &["explore", "--runs", "50", "--same-if", "^never", "--", "./shop"]);
+    assert!(text.contains("(--same-if excludes") && !text.contains("all explored"), "{text}");
+
+    let trace = takings[0]["trace"].as_str().expect("a path");
+    let simplified = place.json(0, &["simplify", "--json", "--same-if", "^takings are", trace]);
+    assert_eq!(simplified["outcome_preserved"], true, "{simplified}");
+    let (_, refusal) = place.exits(2, &["simplify", "--same-if", "^oversold", trace]);
+    assert!(refusal.contains("--same-if does not match the failure of this trace"), "{refusal}");
+}

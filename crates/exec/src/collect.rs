@@ -3,11 +3,11 @@
 use crate::{memory::SharedMemory, monitor::LimitReached, outcome};
 use std::{collections::HashMap, process::ExitStatus, sync::Arc};
 use unsnarl_model::{
-    Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
-    Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
+    Action, Conflict, ConflictKind, Divergence, Event, Input, LoggedAccess, Misuse, Module, ModuleIx, Op,
+    Output, Plan, Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
-use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawInput, RawStack};
+use unsnarl_symbols::{Symbols, Unwinder, build_id, failure_place};
+use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawEvent, RawInput, RawStack};
 
 /// Pseudo-module of code outside every module: generated at run time, or a wild jump.
 const NO_MODULE: &str = "[no module]";
@@ -39,32 +39,20 @@ pub(crate) fn trace(
         module.build_id = files.build_id(&module.path);
     }
     let mut site_table = SiteTable::new(&modules);
-    let events: Vec<Event> = memory
-        .events()
-        .iter()
-        .filter_map(|raw| {
-            Some(Event {
-                thread: raw.thread(),
-                op: raw.op()?,
-                flags: raw.flags(),
-                order: raw.order(),
-                site: site_table.intern(raw.pc()),
-                // The runtime does not record calling contexts yet.
-                context: 0,
-                size: raw.size(),
-                addr: raw.addr,
-                value: raw.value(),
-            })
-        })
-        .collect();
+    let raw_events = memory.events().iter();
+    let events: Vec<Event> = raw_events.filter_map(|raw| event(raw, |pc| site_table.intern(pc))).collect();
+    let (accesses, accesses_since) = accesses(memory, &mut site_table);
     let threads = threads(memory, &site_table);
     let mut races = conflicts(memory, &site_table);
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
-    Trace {
+    let mut trace = Trace {
         races,
         counterfactuals: Vec::new(),
+        accesses,
+        accesses_since,
+        continuations: Vec::new(),
         callers: Vec::new(),
-        names: Vec::new(),
+        names: memory.files().iter().map(|file| (file.object, text(&file.path))).collect(),
         program: program.clone(),
         plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },
         warnings: warnings(memory, &site_table, &events),
@@ -76,7 +64,40 @@ pub(crate) fn trace(
         events,
         modules,
         output,
-    }
+    };
+    trace.outcome.place = failure_place(&trace, &mut files.symbols);
+    trace
+}
+
+/// Decodes an event; `None` if the memory was damaged.
+pub(crate) fn event(raw: &RawEvent, site: impl FnOnce(u64) -> SiteIx) -> Option<Event> {
+    Some(Event {
+        thread: raw.thread(),
+        op: raw.op()?,
+        flags: raw.flags(),
+        order: raw.order(),
+        site: site(raw.pc()),
+        // The runtime does not record calling contexts yet.
+        context: 0,
+        size: raw.size(),
+        addr: raw.addr,
+        value: raw.value(),
+    })
+}
+
+/// Returns the plain accesses that were logged beside the events, and the number of events before which some are missing.
+fn accesses(memory: &SharedMemory, site_table: &mut SiteTable) -> (Vec<LoggedAccess>, u64) {
+    let (older, newer) = memory.accesses();
+    let logged = older.iter().chain(newer).filter_map(|raw| {
+        Some(LoggedAccess {
+            access: event(&raw.event, |pc| site_table.intern(pc))?,
+            written: raw.written(),
+            events_before: raw.events_before(),
+            is_event: raw.is_event(),
+        })
+    });
+    let since = if newer.is_empty() { 0 } else { older.first().map_or(0, |raw| raw.events_before() + 1) };
+    (logged.collect(), since)
 }
 
 /// Returns the results of I/O with peers outside the program.

@@ -30,7 +30,7 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     };
     match prepared() {
         Ok((streams, binding, memory)) => {
-            replace(Launch { program, binding: &binding, streams: &streams, memory: memory.fd() })
+            replace(Launch { program, binding: &binding, streams: &streams, memory: memory.fd(), view: None })
         }
         Err(error) => error,
     }

@@ -11,7 +11,9 @@ mod collect;
 mod debuggee;
 mod error;
 mod executor;
+mod files;
 mod follow;
+mod influences;
 mod instruction_trace;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
@@ -38,6 +40,7 @@ pub use debuggee::become_debuggee;
 pub use error::Error;
 pub use executor::Executor;
 pub use follow::{Launcher, follow};
+pub use influences::HiddenInfluences;
 pub use instruction_trace::{InstructionTrace, InstructionTraceOptions};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;
@@ -50,7 +53,7 @@ pub use process::{
 };
 pub use program::{check, find};
 pub use run::{Run, WithheldTimeouts};
-pub use settings::{Settings, ThreadBackend};
+pub use settings::{FileChanges, Settings, ThreadBackend};
 pub use signals::has_kill;
 pub use snapshot::SnapshotResult;
 pub use steps::WordProgress;

@@ -8,7 +8,10 @@ use std::{
     fs::{self, File},
     io,
     ops::Range,
-    os::fd::{AsRawFd, FromRawFd},
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -16,9 +19,10 @@ use std::{
 use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
-    CALLS_BYTES, Header, INPUT_BYTES, MAX_ORDERING_FUNCTIONS, ONE_STACK_BYTES, PlanThread, PlanWords,
-    RING_WORDS, RawAction, RawConflict, RawEnabled, RawEvent, RawInput, RawModule, RawSegment, RawSpan,
-    RawStack, RawThread, RawWarning, Regions, SideRequest, TracerWords, Tracing,
+    CALLS_BYTES, CHANGE_BYTES, FileRule, Header, INPUT_BYTES, MAX_FILES, MAX_ORDERING_FUNCTIONS, NetworkRule,
+    ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAccess, RawAction, RawChange, RawConflict,
+    RawEnabled, RawEvent, RawFile, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
+    Regions, SideRequest, TracerWords, Tracing,
 };
 
 /// Writes as many address ranges as there is room for.
@@ -102,6 +106,14 @@ pub(crate) struct RunMode<'a> {
     pub(crate) debugged: bool,
     /// There are idle processors, so waiting may spin.
     pub(crate) busy_waits: bool,
+    /// Number of plain accesses to keep beside the events; 0 to log none.
+    pub(crate) accesses: u64,
+    /// The rule for a program that changes files.
+    pub(crate) files: FileRule,
+    /// Directories of which the program has a private view.
+    pub(crate) private: &'a [PathBuf],
+    /// Which network it has.
+    pub(crate) network: NetworkRule,
 }
 
 /// Tracing of instructions in a run.
@@ -209,8 +221,8 @@ impl SharedMemory {
 
     /// Writes the plan and the header of a run. `program` is the path by which the plan names the program's own module.
     pub(crate) fn prepare(&mut self, plan: &Plan, mode: RunMode<'_>, program: &str) -> Result<(), Error> {
-        let RunMode { stack_request, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
-            mode;
+        let RunMode { stack_request, serve, snapshot, resumed, tracing, .. } = mode;
+        let RunMode { threads: kind, debugged, busy_waits, files, private, network, .. } = mode;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -245,6 +257,9 @@ impl SharedMemory {
             kernel_threads: u8::from(kind == ThreadBackend::Kernel),
             debugged: u8::from(debugged),
             busy_waits: u8::from(busy_waits),
+            accesses: mode.accesses,
+            files: files as u8,
+            network: network as u8,
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
             ignored_variable: self.ignored_variable,
@@ -257,7 +272,9 @@ impl SharedMemory {
         self.grow(regions.total as usize)?;
         // SAFETY: the mapping is as long as the regions require, and the target does not run yet.
         unsafe {
-            self.map.cast::<Header>().write(Header::new(regions, words, serve));
+            let mut header = Header::new(regions, words, serve);
+            list_directories(&mut header.private_directories, private);
+            self.map.cast::<Header>().write(header);
             if stack_request.sides != <[SideRequest; 2]>::default() {
                 // Stacks of an earlier run must not be taken for this run's.
                 for side in [0, 1] {
@@ -327,6 +344,18 @@ impl SharedMemory {
         self.table(h.regions.events, count as usize)
     }
 
+    /// Returns the logged plain accesses, in two parts: the older ones first.
+    pub(crate) fn accesses(&self) -> (&[RawAccess], &[RawAccess]) {
+        let h = self.header();
+        let (count, room) = (h.accesses.load(Ordering::Acquire), h.plan.accesses);
+        let entries = self.table(h.regions.accesses, count.min(room) as usize);
+        if count <= room {
+            return (entries, &[]);
+        }
+        let (newer, older) = entries.split_at((count % room) as usize);
+        (older, newer)
+    }
+
     pub(crate) fn threads(&self) -> &[RawThread] {
         let h = self.header();
         self.table(h.regions.threads, h.threads.load(Ordering::Acquire).max(1) as usize)
@@ -371,6 +400,28 @@ impl SharedMemory {
             at += input.size();
         }
         inputs
+    }
+
+    /// Returns the files that events name.
+    pub(crate) fn files(&self) -> &[RawFile] {
+        let h = self.header();
+        self.table(h.regions.files, (h.files.load(Ordering::Acquire) as usize).min(MAX_FILES))
+    }
+
+    /// Returns the changes of files in their order, each with its bytes.
+    pub(crate) fn changes(&self) -> Vec<(RawChange, &[u8])> {
+        let h = self.header();
+        let mut at = h.regions.changes;
+        let end = at + h.changes.load(Ordering::Acquire).min(CHANGE_BYTES);
+        let mut changes = Vec::new();
+        let head = size_of::<RawChange>() as u64;
+        while at + head <= end {
+            let change = self.table::<RawChange>(at, 1)[0];
+            let Some(size) = change.size().filter(|size| *size <= end - at) else { break };
+            changes.push((change, self.table::<u8>(at + head, (size - head) as usize)));
+            at += size;
+        }
+        changes
     }
 
     /// Returns the enabled threads at each event, if the plan asked for them.
@@ -482,6 +533,18 @@ impl LiveTrace<'_> {
     pub(crate) fn stop(&self) {
         // SAFETY: the field is an atomic word of the header.
         unsafe { (*self.tracer()).stopped.store(1, Ordering::Release) };
+    }
+}
+
+/// Writes paths, each with a zero at its end. One that does not fit is left out, and then not private to the runtime.
+fn list_directories(mut room: &mut [u8], directories: &[PathBuf]) {
+    for directory in directories {
+        let path = directory.as_os_str().as_bytes();
+        if path.len() < room.len() {
+            let (place, rest) = room.split_at_mut(path.len() + 1);
+            place[..path.len()].copy_from_slice(path);
+            room = rest;
+        }
     }
 }
 

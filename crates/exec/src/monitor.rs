@@ -51,6 +51,19 @@ impl RunMonitor<'_> {
         &self,
         process: &mut Process<'_>,
     ) -> Result<(ExitStatus, Option<LimitReached>), Error> {
+        let mut echo = OutputForwarder::default();
+        let ended = self.watch(process, &mut echo);
+        if self.settings.echo {
+            echo.finish(self.streams);
+        }
+        ended
+    }
+
+    fn watch(
+        &self,
+        process: &mut Process<'_>,
+        echo: &mut OutputForwarder,
+    ) -> Result<(ExitStatus, Option<LimitReached>), Error> {
         const TICK: Duration = Duration::from_millis(50);
         /// Time without a schedule point after which a run is checked for spinning; shorter after a run was found
         /// spinning.
@@ -58,7 +71,6 @@ impl RunMonitor<'_> {
         const STALLED_AGAIN: Duration = Duration::from_millis(10);
         const LOOK: Duration = Duration::from_millis(2);
         let begin = Instant::now();
-        let mut echo = OutputForwarder::default();
         let mut points = (0, begin);
         let mut detector = 0;
         let (mut stalled, mut looked) = (STALLED, false);

@@ -53,7 +53,8 @@ pub(crate) fn outcome(
         | EndKind::Diverged
         | EndKind::Refused
         | EndKind::Internal
-        | EndKind::NeedsLazyBinding => match status.code() {
+        | EndKind::NeedsLazyBinding
+        | EndKind::ChangesFiles => match status.code() {
             Some(101) if panicked.is_some() => (OutcomeKind::Panic, stderr_tail::panic(output)),
             Some(0) => (OutcomeKind::Exit(0), String::new()),
             Some(code) => (OutcomeKind::Exit(code), stderr_tail::test(output)),
@@ -119,8 +120,12 @@ pub(crate) fn undecided(
             OutcomeKind::Undecided(Limit::Events),
             format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
         ),
-        EndKind::PlanEnd | EndKind::Diverged => {
+        EndKind::PlanEnd => {
             (OutcomeKind::Undecided(Limit::Plan), "the plan ended before the program did".into())
+        }
+        EndKind::Diverged => {
+            let text = "the program left the planned schedule, because of something that is not controlled";
+            (OutcomeKind::Undecided(Limit::Plan), text.into())
         }
         _ => return None,
     })

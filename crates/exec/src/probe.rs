@@ -1,7 +1,16 @@
 //! Queries what this system allows. The system calls here have no lasting effect.
 
 use crate::Error;
-use std::{ffi::CString, io, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::CString,
+    fs::File,
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
 
 /// Returns the effective user id of this process.
 pub(crate) fn user() -> u32 {
@@ -19,6 +28,25 @@ pub(crate) fn file_system(path: &Path) -> io::Result<(u64, bool)> {
         return Err(io::Error::last_os_error());
     }
     Ok((found.f_bavail * found.f_frsize, found.f_flag & libc::ST_NOEXEC == 0))
+}
+
+/// Opens a directory whose absolute path is meant below this root: links in it, too.
+pub(crate) fn open_below(root: &File, path: &Path) -> io::Result<File> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    // SAFETY: the struct holds only integers, for which zeros are valid.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
+    how.resolve = libc::RESOLVE_IN_ROOT;
+    let size = size_of::<libc::open_how>();
+    // SAFETY: the path is a C string, and the struct has the given size.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size) };
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just created and has no other owner.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 fn limit(resource: libc::__rlimit_resource_t) -> u64 {

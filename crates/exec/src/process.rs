@@ -3,12 +3,14 @@
 mod handle;
 mod launch;
 mod layout;
+mod private;
 mod server;
 mod this_process;
 
 pub(crate) use handle::{Handle, wait_readable};
 pub(crate) use launch::{Launch, kill_with_parent, preload, replace, standard_error};
 pub use layout::{Layout, layout};
+pub(crate) use private::PrivateView;
 pub(crate) use server::{Server, Service, SnapshotProcess, SnapshotStart};
 use this_process::with_users_descriptor_limit;
 pub use this_process::{check_threads, ignore_file_size_signal, processor_time, raise_descriptor_limit};

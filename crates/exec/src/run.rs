@@ -1,11 +1,14 @@
 //! A finished run, and what can be learnt from the memory that it shared with the controller.
 
-use crate::{Executor, collect, monitor::LimitReached, outcome};
+use crate::{Executor, HiddenInfluences, collect, monitor::LimitReached, outcome};
 use std::{process::ExitStatus, sync::atomic::Ordering};
 use unsnarl_model::{
-    Conflict, Divergence, EnabledThreads, Limit, Module, Op, OutcomeKind, Output, Plan, Trace,
+    Conflict, Divergence, EnabledThreads, Event, Limit, Module, ModuleIx, Op, OutcomeKind, Output, Plan,
+    Site, SiteIx, Trace,
 };
-use unsnarl_wire::{EndKind, WITHHELD_LONG, WITHHELD_SHORT};
+use unsnarl_wire::{
+    EndKind, MAX_CONFLICTS, READ_CLOCK, RawEvent, WAITING_WRITER, WITHHELD_LONG, WITHHELD_SHORT,
+};
 
 /// A finished run; its results are still in shared memory.
 #[derive(Debug)]
@@ -100,6 +103,30 @@ impl Run<'_> {
             (hash.rotate_left(5) ^ event.pc() ^ u64::from(event.thread().0) << 48)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         })
+    }
+
+    /// Returns the events with their code addresses. These stand for sites: they are the same in all runs of a search.
+    pub fn located_events(&self) -> impl Iterator<Item = (Event, Site)> {
+        let located = |raw: &RawEvent| {
+            let site = Site { module: ModuleIx(0), offset: raw.pc() };
+            // Indices only have to differ between sites.
+            Some((collect::event(raw, |pc| SiteIx(pc as u32))?, site))
+        };
+        self.executor.memory.events().iter().filter_map(located)
+    }
+
+    /// Returns what the run can depend on beside the order of its events.
+    #[must_use]
+    pub fn hidden_influences(&self) -> HiddenInfluences {
+        let header = self.executor.memory.header();
+        let noted = header.influences.load(Ordering::Relaxed);
+        let influences = HiddenInfluences {
+            clock: noted & READ_CLOCK != 0,
+            waiting_writers: noted & WAITING_WRITER != 0,
+            lost_conflicts: header.conflicts.load(Ordering::Relaxed) as usize >= MAX_CONFLICTS,
+            ..HiddenInfluences::default()
+        };
+        influences.with_events(self.located_events().map(|(event, _)| event))
     }
 
     /// Returns the time-outs that could not expire as early as others would have let them.

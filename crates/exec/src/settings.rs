@@ -27,6 +27,20 @@ pub struct Settings {
     pub until: Option<Instant>,
     /// Backend of the program's threads. The result of a run does not depend on it.
     pub threads: ThreadBackend,
+    /// The fate of files that runs change.
+    pub files: FileChanges,
+}
+
+/// The fate of files that runs change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileChanges {
+    /// They are undone after each run, so that all runs find the same files.
+    #[default]
+    Undo,
+    /// Like `Undo`, but not before the next run begins or the executor is dropped: something inspects them.
+    UndoLater,
+    /// They stay, as without unsnarl.
+    Keep,
 }
 
 /// Backend of the program's threads.
@@ -51,6 +65,7 @@ impl Default for Settings {
             interrupt: None,
             until: None,
             threads: ThreadBackend::Fibers,
+            files: FileChanges::Undo,
         }
     }
 }

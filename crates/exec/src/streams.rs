@@ -4,7 +4,15 @@ use crate::{
     Error,
     memory::{append_only, memory_file},
 };
-use std::{fs::File, io::Write, os::unix::fs::FileExt};
+use std::{
+    cell::OnceCell,
+    fs::File,
+    io::Write,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd},
+        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+    },
+};
 use unsnarl_model::Program;
 
 /// The target's standard streams.
@@ -43,25 +51,71 @@ pub(crate) fn contents(stream: &File) -> Vec<u8> {
 /// Forwards output to our own streams as it comes.
 #[derive(Default)]
 pub(crate) struct OutputForwarder {
-    stdout: u64,
-    stderr: u64,
+    stdout: ForwardedStream,
+    stderr: ForwardedStream,
+}
+
+/// One of the two streams, and how much of it was forwarded.
+#[derive(Default)]
+struct ForwardedStream {
+    forwarded: u64,
+    /// Our own stream in non-blocking mode, once it was opened, if it can block.
+    nonblocking: OnceCell<Option<File>>,
 }
 
 impl OutputForwarder {
+    /// Forwards what our streams take at once. A reader that does not read must not keep the run from its limits.
     pub(crate) fn forward(&mut self, streams: &Streams) {
-        copy_from(&streams.stdout, &mut self.stdout, &mut std::io::stdout());
-        copy_from(&streams.stderr, &mut self.stderr, &mut std::io::stderr());
+        self.stdout.forward(&streams.stdout, &mut std::io::stdout());
+        self.stderr.forward(&streams.stderr, &mut std::io::stderr());
+    }
+
+    /// Forwards the rest after the run, however long that takes.
+    pub(crate) fn finish(&mut self, streams: &Streams) {
+        self.stdout.finish(&streams.stdout, &mut std::io::stdout());
+        self.stderr.finish(&streams.stderr, &mut std::io::stderr());
     }
 }
 
-fn copy_from(stream: &File, at: &mut u64, to: &mut dyn Write) {
+impl ForwardedStream {
+    fn forward<T: Write + AsFd>(&mut self, stream: &File, to: &mut T) {
+        match self.nonblocking.get_or_init(|| nonblocking(to.as_fd())) {
+            // The rest, or everything after an error, is left for the end.
+            Some(file) => {
+                let mut file = file;
+                copy_from(stream, &mut self.forwarded, |bytes| file.write(bytes).ok());
+            }
+            None => self.finish(stream, to),
+        }
+    }
+
+    fn finish(&mut self, stream: &File, to: &mut impl Write) {
+        copy_from(stream, &mut self.forwarded, |bytes| {
+            // A closed reader on our side must not affect the program.
+            let _ = to.write_all(bytes);
+            Some(bytes.len())
+        });
+        let _ = to.flush();
+    }
+}
+
+/// Opens a pipe or a terminal a second time, in non-blocking mode; `None` if it is something else, which does not block.
+fn nonblocking(stream: BorrowedFd<'_>) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", stream.as_raw_fd());
+    let kind = std::fs::metadata(&path).ok()?.file_type();
+    if !kind.is_fifo() && !kind.is_char_device() {
+        return None;
+    }
+    File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+}
+
+/// Copies the stream from this position on, as long as `write` takes bytes; it returns how many it took.
+fn copy_from(stream: &File, at: &mut u64, mut write: impl FnMut(&[u8]) -> Option<usize>) {
     let mut buffer = [0; 16 << 10];
     while let Ok(read) = stream.read_at(&mut buffer, *at)
         && read > 0
+        && let Some(written @ 1..) = write(&buffer[..read])
     {
-        *at += read as u64;
-        // A closed reader on our side must not affect the program.
-        let _ = to.write_all(&buffer[..read]);
+        *at += written as u64;
     }
-    let _ = to.flush();
 }

@@ -193,6 +193,21 @@ numbered! {
         /// A child process is waited for. `value`: its process id as the program sees it, 0 for none, or the
         /// error number if it failed.
         ChildWait = "child wait",
+        /// A file is looked up, opened or read. For this and all following operations on files, `addr` is the
+        /// [`crate::FileName`] and `value` the number of bytes, or the error number if it failed. `size`: the
+        /// number of the [`crate::FileCall`].
+        FileRead = "file read",
+        /// The contents or attributes of a file change. `size`: as for `FileRead`.
+        FileWrite = "file write",
+        /// A file, directory or link is created, or was there already. `size`: as for `FileRead`.
+        FileCreate = "file create",
+        /// A file, directory or link is removed.
+        FileRemove = "file remove",
+        /// A file gets the name `addr`, instead of the name `size` or in addition to it; both are
+        /// [`crate::FileName`]s, see [`crate::FileName::other`].
+        FileRename = "file rename",
+        /// The names in a directory are listed.
+        FileList = "file list",
     }
 }
 
@@ -239,6 +254,8 @@ numbered! {
         Channel = "descriptor",
         /// A signal, by its number.
         Signal = "signal",
+        /// A file, by its path.
+        File = "file",
     }
 }
 
@@ -291,6 +308,12 @@ impl Op {
             | Self::ChildStart
             | Self::ChildWait => K::Channel,
             Self::SigAction | Self::SigSend | Self::SigHandle | Self::SigWait => K::Signal,
+            Self::FileRead
+            | Self::FileWrite
+            | Self::FileCreate
+            | Self::FileRemove
+            | Self::FileRename
+            | Self::FileList => K::File,
             Self::Exit
             | Self::Cancelled
             | Self::Fence
@@ -317,6 +340,21 @@ impl Op {
         matches!(self, Self::AtomicLoad | Self::AtomicStore | Self::AtomicRmw | Self::AtomicCas)
     }
 
+    /// Returns whether this is an operation on a file by its path, or on the contents of a regular file. While a
+    /// thread is alone, its operations on files are no events.
+    #[must_use]
+    pub const fn is_on_file(self) -> bool {
+        matches!(
+            self,
+            Self::FileRead
+                | Self::FileWrite
+                | Self::FileCreate
+                | Self::FileRemove
+                | Self::FileRename
+                | Self::FileList
+        )
+    }
+
     /// Returns whether this operation initialises its object, so that the address stood for another object
     /// before.
     #[must_use]
@@ -327,7 +365,7 @@ impl Op {
     /// Returns whether this only reads: two such operations commute.
     #[must_use]
     pub const fn only_reads(self) -> bool {
-        matches!(self, Self::Read | Self::AtomicLoad | Self::SemGet)
+        matches!(self, Self::Read | Self::AtomicLoad | Self::SemGet | Self::FileRead)
     }
 
     /// Returns whether this operation concerns signals: sending, delivery, masks, handlers.

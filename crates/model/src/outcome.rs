@@ -18,6 +18,11 @@ pub struct Outcome {
     pub backtraces: Vec<Backtrace>,
     /// The blocked threads, and what they wait for.
     pub waits: Vec<Wait>,
+    /// The place of the failure in terms that other builds of the program share: functions, lines counted from
+    /// where a function begins, names of variables. Empty if it is not known.
+    pub place: String,
+    /// True if the user's predicate says that this failure is not the one that is looked for. Not kept in files.
+    pub excluded: bool,
 }
 
 /// The ways in which a run can end.
@@ -271,6 +276,8 @@ impl Outcome {
             message: String::new(),
             backtraces: Vec::new(),
             waits: Vec::new(),
+            place: String::new(),
+            excluded: false,
         }
     }
 

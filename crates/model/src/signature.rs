@@ -4,22 +4,45 @@
 //! message `left: 5, right: 4` of one assertion are the same failure. A race is identified by its two accesses.
 //! An exit status alone would be shared by many bugs, so the place that exited and the last line that the program
 //! wrote to standard error take part.
+//!
+//! Places are those of [`Outcome::place`](crate::Outcome::place), which other builds of the program have, too. If it
+//! is empty, offsets in the code take its place; they are only the same in the same build.
 
-use crate::{Conflict, Op, OutcomeKind, Site, Trace};
-use alloc::{format, string::String, vec::Vec};
+use crate::{Conflict, Op, OutcomeKind, Site, Trace, stable_hash};
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
 
 /// The properties by which two failures count as the same bug.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Signature {
     /// The kind, including the number for exits and signals.
     pub kind: OutcomeKind,
-    /// The module's file name and the offset in it.
-    pub place: Option<(String, u64)>,
+    /// The place in the program; empty if it does not matter or is not known.
+    pub place: String,
     /// The message without values.
     pub message: String,
+    /// True if it is not the failure that the user looks for.
+    pub excluded: bool,
 }
 
-/// The places and operations of a race's two accesses, in an order that does not depend on the run.
+impl Signature {
+    /// Returns a short name of the failure: the same in every build of the program that has it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let number = match self.kind {
+            OutcomeKind::Exit(number) | OutcomeKind::Signal(number) => number,
+            _ => 0,
+        };
+        let text = format!("{} {number}\0{}\0{}", self.kind.name(), self.place, self.message);
+        format!("{:016x}", stable_hash(text.bytes()))
+    }
+}
+
+/// The places and operations of a race's two accesses, in an order that does not depend on the run. It is the same
+/// only in runs of one build.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RaceIdentity([((String, u64), &'static str); 2]);
 
@@ -28,30 +51,27 @@ impl Trace {
     #[must_use]
     pub fn signature(&self) -> Signature {
         let kind = self.outcome.kind;
-        let place = self.outcome.site.map(|site| self.place_of(site));
         let message = &self.outcome.message;
-        let (place, message) = match kind {
+        let message = match kind {
             // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
-            OutcomeKind::Undecided(_) => (None, message.split(", ").next().unwrap_or_default().into()),
-            // The message counts operations, and at which of the loop's places the threads were is arbitrary.
-            OutcomeKind::Livelock => (place, String::new()),
-            OutcomeKind::Race => match self.races.first() {
-                Some(race) => {
-                    let RaceIdentity([first, (second, op)]) = self.identity_of_race(race);
-                    (Some(first.0), format!("{}, {op} at {}+{:#x}", first.1, second.0, second.1))
-                }
-                None => (place, without_values(message)),
-            },
+            OutcomeKind::Undecided(_) => message.split(", ").next().unwrap_or_default().into(),
+            // The message counts operations.
+            OutcomeKind::Livelock => String::new(),
             // The message describes the address, which may differ at one place, or whether all threads wait.
-            OutcomeKind::Signal(_) | OutcomeKind::Deadlock => (place, String::new()),
-            OutcomeKind::Exit(status) if status != 0 => {
-                let message =
-                    if message.is_empty() { last_line(&self.output.stderr) } else { message.clone() };
-                (place.or_else(|| self.place_of_exit()), without_values(&message))
+            OutcomeKind::Signal(_) | OutcomeKind::Deadlock => String::new(),
+            // The place names both accesses.
+            OutcomeKind::Race if !self.races.is_empty() => String::new(),
+            OutcomeKind::Exit(status) if status != 0 && message.is_empty() => {
+                without_values(&last_line(&self.output.stderr))
             }
-            _ => (place, without_values(message)),
+            _ => without_values(message),
         };
-        Signature { kind, place, message }
+        let place = match kind {
+            OutcomeKind::Undecided(_) => String::new(),
+            _ if self.outcome.place.is_empty() => self.place_by_offsets(),
+            _ => self.outcome.place.clone(),
+        };
+        Signature { kind, place, message, excluded: self.outcome.excluded }
     }
 
     /// Returns the identity of the first race, which is the failure if the run fails by a race.
@@ -74,16 +94,36 @@ impl Trace {
         RaceIdentity(sides)
     }
 
-    fn place_of_exit(&self) -> Option<(String, u64)> {
-        let last = self.events.last().filter(|event| event.op == Op::Exit)?;
-        Some(self.place_of(self.site(last)))
+    /// Returns the place of the failure as offsets in modules.
+    fn place_by_offsets(&self) -> String {
+        let text = |(module, offset): &(String, u64)| format!("{module}+{offset:#x}");
+        let site = match self.outcome.kind {
+            OutcomeKind::Race => match self.first_race() {
+                Some(RaceIdentity([(a, op), (b, other)])) => {
+                    return format!("{op} at {}, {other} at {}", text(&a), text(&b));
+                }
+                None => self.outcome.site,
+            },
+            OutcomeKind::Exit(status) if status != 0 => self.outcome.site.or_else(|| self.site_of_exit()),
+            _ => self.outcome.site,
+        };
+        site.map_or_else(String::new, |site| text(&self.place_of(site)))
+    }
+
+    /// Returns the site of the call that ended the process, if the run ended by one.
+    #[must_use]
+    pub fn site_of_exit(&self) -> Option<Site> {
+        self.events.last().filter(|event| event.op == Op::Exit).map(|event| self.site(event))
     }
 
     fn place_of(&self, site: Site) -> (String, u64) {
         let path = self.modules.get(usize::from(site.module.0)).map(|module| module.path.as_str());
-        let file = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-        (file.into(), site.offset)
+        (path.map(base_name).unwrap_or_default().into(), site.offset)
     }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Returns the last line that is not empty.
@@ -98,8 +138,21 @@ fn without_values(message: &str) -> String {
         let line = line.trim_start();
         line.starts_with("left: ") || line.starts_with("right: ")
     };
-    let lines: Vec<String> = message.lines().filter(|line| !is_operand(line)).map(without_numbers).collect();
+    let stable = |line: &str| without_numbers(&without_directories(line));
+    let lines: Vec<String> = message.lines().filter(|line| !is_operand(line)).map(stable).collect();
     lines.join("\n")
+}
+
+/// Returns a line with only the last part of each absolute path.
+fn without_directories(line: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || "._-+~@%/".contains(c);
+    let words = line.split_inclusive(|c: char| !is_part(c));
+    let stable = |word: &str| {
+        let path = word.trim_end_matches(|c: char| !is_part(c));
+        let is_path = path.starts_with('/') && path.len() > 1 && !path.ends_with('/');
+        if is_path { format!("{}{}", base_name(path), &word[path.len()..]) } else { word.to_string() }
+    };
+    words.map(stable).collect()
 }
 
 /// Replaces each number by `#`. A digit in a name, as in `worker2` or `u64`, is not a number.
@@ -144,6 +197,16 @@ mod tests {
     fn operands_of_rust_assertions_are_values() {
         let message = "assertion `left == right` failed: sum\n  left: [1, 2]\n right: []";
         assert_eq!(without_values(message), "assertion `left == right` failed: sum");
+    }
+
+    #[test]
+    fn directories_are_no_part_of_a_message() {
+        assert_eq!(
+            without_values("/home/me/shop/till.cc:12: Failure"),
+            without_values("/tmp/x/till.cc:31: Failure")
+        );
+        assert_eq!(without_directories("a/b or /c/d.rs, 'and' /e/ /"), "a/b or d.rs, 'and' /e/ /");
+        assert_eq!(without_directories("(/a/b.c)"), "(b.c)");
     }
 
     #[test]

@@ -54,7 +54,7 @@ const OWN_STACK: u64 = 1 << 63;
 const WEIGHT: u64 = 0xff << MASK | WRITES | PLAIN;
 
 /// The operations that cells can hold.
-const REMEMBERED_OPS: [Op; 27] = [
+const REMEMBERED_OPS: [Op; 32] = [
     Op::Read,
     Op::Write,
     Op::AtomicLoad,
@@ -82,6 +82,11 @@ const REMEMBERED_OPS: [Op; 27] = [
     Op::FdClose,
     Op::FileLock,
     Op::ChildWait,
+    Op::FileRead,
+    Op::FileWrite,
+    Op::FileCreate,
+    Op::FileRemove,
+    Op::FileRename,
 ];
 
 /// The bits of each operation in a cell, indexed by its number.

@@ -341,13 +341,18 @@ const fn can_contend(op: Op) -> bool {
             | Op::FdClose
             | Op::FileLock
             | Op::ChildWait
+            | Op::FileRead
+            | Op::FileWrite
+            | Op::FileCreate
+            | Op::FileRemove
+            | Op::FileRename
     )
 }
 
 /// Returns whether the order of the two operations matters.
 const fn are_contending(a: Op, b: Op) -> bool {
     const fn reads(op: Op) -> bool {
-        matches!(op, Op::ReadLock | Op::TryReadLock)
+        matches!(op, Op::ReadLock | Op::TryReadLock | Op::FileRead)
     }
     const fn wakes(op: Op) -> bool {
         matches!(op, Op::Signal | Op::Broadcast)

@@ -2,7 +2,7 @@
 
 use crate::{Names, expressions::Expressions, facts::HoldInterval};
 use std::collections::HashMap;
-use unsnarl_model::{Event, ObjectKind, Op, Trace, Warning};
+use unsnarl_model::{Event, FileName, ObjectKind, Op, Trace, Warning};
 use unsnarl_semantics::{Blocks, MemoryOp, ObjectIx, Objects, Operation, SchedulingOp};
 
 /// A name for each object of a trace: its global variable, or the expression by which the source reaches it, or `lock#1`
@@ -20,6 +20,8 @@ pub struct ObjectNames {
     blocks: Blocks,
     /// The names of the program's own schedule points, by their addresses.
     points: HashMap<u64, String>,
+    /// The paths of files, by their objects.
+    files: HashMap<u64, String>,
 }
 
 /// Memory: its address, and the generation of the block at that address.
@@ -48,6 +50,10 @@ impl ObjectNames {
             memory.insert(found.place, name.or_else(futex).unwrap_or_else(|| named.numbered()));
         }
         let expressions = expressions_of_objects(trace, &objects, &globals, &mut expressions, names);
+        let files: HashMap<u64, String> = (trace.names.iter())
+            .filter(|(addr, _)| FileName::from_addr(*addr).is_some())
+            .map(|(addr, path)| (*addr, shortened(path, &trace.program.cwd)))
+            .collect();
         let mut by_object = Vec::with_capacity(objects.all.len());
         for ((object, global), expression) in objects.all.iter().zip(globals).zip(expressions) {
             let word = || {
@@ -55,6 +61,10 @@ impl ObjectNames {
                 let first = memory.keys().filter(is_word).min()?;
                 (object.kind == ObjectKind::Futex).then(|| memory[first].clone())
             };
+            if let Some(path) = files.get(&object.addr) {
+                by_object.push(path.clone());
+                continue;
+            }
             let name = global.map(|name| named.global(name)).or_else(word);
             let name = name.or_else(|| expression.map(|expression| named.unique(&expression)));
             by_object.push(name.unwrap_or_else(|| format!("{}#{}", object.kind.name(), object.nth)));
@@ -64,7 +74,7 @@ impl ObjectNames {
             _ => None,
         });
         let points = points.collect();
-        Self { objects, by_object, memory, accessed, blocks, points }
+        Self { objects, by_object, memory, accessed, blocks, points, files }
     }
 
     /// Returns the name of an event's object.
@@ -124,6 +134,11 @@ impl ObjectNames {
         self.points.get(&addr).map(String::as_str)
     }
 
+    /// Returns the path of a file.
+    pub(crate) fn file(&self, object: u64) -> Option<String> {
+        self.files.get(&object).cloned()
+    }
+
     /// Returns the name of the mutex at an address.
     pub(crate) fn lock(&self, addr: u64) -> Option<String> {
         self.for_op(Op::Lock, addr)
@@ -137,6 +152,12 @@ impl ObjectNames {
         let ix = self.objects.all.iter().rposition(fits)?;
         Some(self.by_object[ix].clone())
     }
+}
+
+/// Returns a path relative to the directory of the run, if it is below that.
+fn shortened(path: &str, cwd: &str) -> String {
+    let below = path.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/'));
+    below.filter(|rest| !rest.is_empty()).unwrap_or(path).to_owned()
 }
 
 /// The names given so far.

@@ -3,7 +3,7 @@
 //! The kernel's ids differ from run to run. So the program sees virtual ids in the order in which the
 //! children were started, and functions that take a process id accept these.
 
-use crate::{files::OpenFile, log::until_zero, stack, state::Runtime, sys};
+use crate::{files::OpenFile, log::until_zero, stack, state::Runtime, sys, time_stamp};
 use alloc::vec::Vec;
 use core::{
     cell::UnsafeCell,
@@ -37,6 +37,7 @@ pub(crate) fn add(process: i32) -> i32 {
 pub(crate) fn become_child() {
     if Runtime::interrupted().is_some() {
         add(sys::process());
+        time_stamp::stop();
         Runtime::abandon();
     }
 }

@@ -7,6 +7,8 @@ const EVENT: u64 = 100;
 const LOOK: u64 = 1_000;
 /// The machine's uptime when the run began.
 const UPTIME: u64 = 1_000_000_000_000;
+/// The number of ticks of the time-stamp counter in a nanosecond.
+const COUNTER_TICKS: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct VirtualClock {
@@ -63,6 +65,11 @@ impl VirtualClock {
     /// Reads the processor time: the time since the start.
     pub(crate) fn read_cpu_clock(&mut self) -> u64 {
         self.read_wall_clock() - self.epoch
+    }
+
+    /// Reads the processor's time-stamp counter.
+    pub(crate) fn read_counter(&mut self) -> u64 {
+        (self.read_cpu_clock() + UPTIME) * COUNTER_TICKS
     }
 
     /// Advances the time to the deadline.

@@ -37,6 +37,8 @@ pub(crate) struct Context {
     mask: AtomicU64,
     /// The signals that its kernel mask has in addition to its own, see [`crate::handlers::mask_with_kept`].
     added_mask: AtomicU64,
+    /// The signals that its own mask has and the kernel's lacks, see [`crate::unblockable`].
+    blocked_unblockable: AtomicU64,
 }
 
 /// The limit for the last steps of a thread in seconds; they take microseconds and are not scheduled.
@@ -46,8 +48,18 @@ impl Context {
     /// Creates the context of the existing thread.
     pub(crate) fn adopt(backend: ThreadBackend, thread_pointer: usize) -> Self {
         let (parked, token, dispatches) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-        let (mask, added_mask) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask, added_mask }
+        let [mask, added_mask, blocked_unblockable] = [0; 3].map(AtomicU64::new);
+        Self {
+            stack_pointer: 0,
+            thread_pointer,
+            parked,
+            token,
+            dispatches,
+            backend,
+            mask,
+            added_mask,
+            blocked_unblockable,
+        }
     }
 
     /// Creates the context of a new thread, which calls [`Context::park`] when it starts.
@@ -74,6 +86,19 @@ impl Context {
 
     pub(crate) fn set_added_mask(&self, signals: u64) {
         self.added_mask.store(signals, Ordering::Relaxed);
+    }
+
+    pub(crate) fn blocked_unblockable(&self) -> u64 {
+        self.blocked_unblockable.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_blocked_unblockable(&self, signals: u64) {
+        self.blocked_unblockable.store(signals, Ordering::Relaxed);
+    }
+
+    /// Returns the thread's own mask if the kernel's is this one.
+    pub(crate) fn own_mask(&self, kernel: u64) -> u64 {
+        kernel & !self.added_mask() | self.blocked_unblockable()
     }
 
     /// Parks the new thread; returns at its first turn.

@@ -176,6 +176,14 @@ pub(crate) fn needs_lazy_binding(state: &State, reason: &[u8]) -> ! {
     exit_process()
 }
 
+/// Ends the run: the controller decides how runs that change files are made.
+#[cold]
+pub(crate) fn changes_files(state: &State, path: &[u8]) -> ! {
+    conclude(state, EndKind::ChangesFiles, "");
+    set_message(&mut state.log.header().end, path);
+    exit_process()
+}
+
 /// Ends the process: a function that every glibc has is missing.
 #[cold]
 pub(crate) fn missing(name: &CStr) -> ! {

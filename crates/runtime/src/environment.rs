@@ -158,7 +158,7 @@ impl State {
         let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
         let listener = if awaited == 0 { -1 } else { open_signal_descriptor(awaited) };
         fds.push(libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 });
-        let mask = crate::dispatch::mask(crate::tracer::mask(blocked | awaited));
+        let mask = crate::dispatch::mask(crate::unblockable::mask(blocked | awaited));
         let mask = &raw const mask as usize;
         // SAFETY: the count is the list's length.
         unsafe {

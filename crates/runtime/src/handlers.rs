@@ -18,6 +18,7 @@ use crate::{
     state::{Runtime, State},
     sys,
     thread::Thread,
+    time_stamp, unblockable,
 };
 use core::{
     cell::UnsafeCell,
@@ -270,6 +271,7 @@ fn action_of_kernel(signal: i32, requested: &Action) -> Action {
     }
     action.sa_sigaction = entry as *const () as usize;
     crate::tracer::adapt_action(signal, &mut action);
+    unblockable::adapt_action(&mut action);
     crate::dispatch::adapt_action(signal, &mut action);
     // One-shot handlers are handled by the runtime: its own handler stays installed.
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
@@ -321,11 +323,28 @@ unsafe extern "C" fn deliver(
     delivery: &mut Delivery,
 ) {
     *delivery = Delivery { stack: frame, handler: 0, signal, info, context };
-    let Some(action) = *program_action(signal) else { return };
     // SAFETY: the kernel's description of the signal.
-    let by_the_kernel = unsafe { (*info).si_code } > 0;
+    let code = unsafe { (*info).si_code };
+    // SAFETY: the kernel's description of the interrupted context.
+    if time_stamp::answer(signal, code, unsafe { &mut *context }) {
+        return;
+    }
+    let Some(action) = *program_action(signal) else { return };
+    let by_the_kernel = code > 0;
     let is_fault = by_the_kernel && crash::DEADLY.contains(&signal);
     let aborts = signal == libc::SIGABRT && crash::is_aborting();
+    if is_fault {
+        // A fault whose signal the program blocks kills it.
+        let blocked =
+            Runtime::interrupted().map_or(0, |runtime| runtime.state.me().context.blocked_unblockable());
+        if blocked & only(signal) != 0 {
+            return crash::die(signal, info, context);
+        }
+        if signal == libc::SIGSEGV && action.sa_sigaction > libc::SIG_IGN {
+            // Its handler may run with this signal blocked, where no further fault can be handled.
+            time_stamp::stop();
+        }
+    }
     match action.sa_sigaction {
         libc::SIG_IGN if !is_fault && !aborts => return,
         libc::SIG_DFL if IGNORED.contains(&signal) => return,
@@ -496,8 +515,9 @@ impl State {
     pub(crate) fn set_mask(&mut self, mask: u64) {
         self.take_kept();
         self.masks_differ = true;
-        let mask = crate::tracer::mask(mask);
-        let (set, new) = (libc::SIG_SETMASK as usize, &raw const mask as usize);
+        self.note_mask(mask);
+        let of_kernel = unblockable::mask(mask);
+        let (set, new) = (libc::SIG_SETMASK as usize, &raw const of_kernel as usize);
         // SAFETY: the running thread's mask.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, MASK_BYTES, 0, 0]) };
         self.me().mask = mask;
@@ -512,8 +532,7 @@ impl State {
         // SAFETY: no handler runs now.
         arrivals
             .extend_from_slice(unsafe { &(&(*ARRIVALS.0.get()))[..ARRIVALS.1.swap(0, Ordering::Relaxed)] });
-        let plan = &self.log.header().plan;
-        self.observed = plan.choices > 0 || plan.debugged != 0;
+        self.observed = crate::init::is_observed(&self.log.header().plan);
         exchange_kernel_mask(before);
         // If the plan supplies the inputs, real ones are ignored.
         if !self.log.replays_inputs() {
@@ -529,7 +548,7 @@ impl State {
         // SAFETY: a query without side effects.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, MASK_BYTES, 0, 0]) };
         let me = self.me();
-        me.mask &= !me.context.added_mask();
+        me.mask = me.context.own_mask(me.mask);
     }
 
     /// Sets the running thread's mask after a switch, and saves that of the thread that ran before.
@@ -540,15 +559,15 @@ impl State {
             return;
         }
         stack::run_isolated(|| {
-            let added_mask = self.thread(self.previous).context.added_mask();
             let me = self.me();
             let own_mask = mask_with_kept(&me.context, me.mask);
-            let own_mask = crate::dispatch::mask(crate::tracer::mask(own_mask));
+            let own_mask = crate::dispatch::mask(unblockable::mask(own_mask));
             let previous_mask = &raw mut self.thread(self.previous).mask as usize;
             let (set, new) = (libc::SIG_SETMASK as usize, &raw const own_mask as usize);
             // SAFETY: the mask that this thread had.
             unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, previous_mask, MASK_BYTES, 0, 0]) };
-            self.thread(self.previous).mask &= !added_mask;
+            let previous = self.thread(self.previous);
+            previous.mask = previous.context.own_mask(previous.mask);
         });
     }
 }

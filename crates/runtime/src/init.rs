@@ -1,7 +1,9 @@
 //! Takes control when the program is loaded.
 
 use crate::{
-    access, atomic,
+    access,
+    access_log::AccessLog,
+    atomic,
     atomic_values::AtomicValues,
     before_control, children,
     clock::VirtualClock,
@@ -9,7 +11,10 @@ use crate::{
     context::{Context, ThreadBackend},
     crash, debug,
     descriptors::Descriptors,
-    end, entry_patches, fiber, files, follow, heap,
+    end, entry_patches, fiber,
+    file_changes::RecordedPaths,
+    file_names::OpenFileNames,
+    files, follow, heap,
     hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
@@ -17,6 +22,7 @@ use crate::{
     log::{Log, c_bytes},
     maps,
     modules::Modules,
+    network::TakenPorts,
     pauses, pointer_guard,
     queue::Queues,
     real::{Real, real},
@@ -28,6 +34,7 @@ use crate::{
     state::{NextFlags, Runtime, State},
     stream_identity, sys,
     thread::{Thread, enter_main},
+    time_stamp,
     timers::Timers,
     tracer,
 };
@@ -40,7 +47,7 @@ use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{EarlyTimeouts, Picker, PrefixSteps, ThreadSet};
 use unsnarl_wire::{
     BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, NO_LEAK_DETECTION, PLAN_RESERVE,
-    RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
+    PlanWords, RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -205,6 +212,7 @@ unsafe fn begin(header: *mut Header) {
         after_creation: None,
         has_file_locks: false,
         to_reap: Vec::new(),
+        access_log: AccessLog::of(&log),
         log,
         clock: VirtualClock::new(plan.epoch),
         entropy: libc_randomness::start(plan.entropy),
@@ -212,13 +220,16 @@ unsafe fn begin(header: *mut Header) {
         keys: Keys::default(),
         openmp: OpenMpLocks::default(),
         descriptors: Descriptors::default(),
+        open_files: OpenFileNames::default(),
+        recorded_paths: RecordedPaths::default(),
+        taken_ports: TakenPorts::default(),
         input_positions: InputPositions::default(),
         environment_fds: Vec::new(),
         file_locks_changed: 0,
         modules: Modules::default(),
         places: PlanSites::default(),
         conflicts: None,
-        observed: plan.choices > 0 || plan.debugged != 0,
+        observed: is_observed(&plan),
     };
     state.log.check_at(state.rounds.due());
     state.take_over_descriptors(files::inherited());
@@ -235,11 +246,14 @@ unsafe fn begin(header: *mut Header) {
     libc_randomness::replace_malloc_key();
     restore_environment();
     crash::install();
+    state.unblock_unblockable();
+    time_stamp::start();
     if plan.conflicts != 0 {
         state.conflicts = ConflictMonitor::new(&state.log);
     }
     let lacks_shadow = plan.conflicts != 0 && state.conflicts.is_none();
-    access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
+    access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0, plan.accesses > 0);
+    access::set_several_threads(false);
     if plan.ignored_variable != 0 {
         atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
     }
@@ -267,6 +281,11 @@ unsafe fn begin(header: *mut Header) {
     if debug::is_on() {
         debug::begin(&runtime.state, Runtime::control());
     }
+}
+
+/// Returns whether more than the next thread is to be determined at each schedule point.
+pub(crate) fn is_observed(plan: &PlanWords) -> bool {
+    plan.choices > 0 || plan.accesses > 0 || plan.debugged != 0
 }
 
 /// Returns the picker that the plan asks for.

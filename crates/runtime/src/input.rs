@@ -16,8 +16,15 @@ use core::sync::atomic::Ordering;
 use unsnarl_model::{ChannelKind, Flags, Misuse, Op, ThreadIx};
 use unsnarl_wire::{INPUT_BYTES, RawInput, SERVICE, SNAPSHOTS};
 
-/// Added to the number of a descriptor that existed before the program, where it is recorded as an input.
+/// Added to the number of a descriptor that existed before the program, where it is recorded as an input. Other inputs
+/// of this operation name a system call: by its number, which is smaller, or above bit 48.
 const INHERITED: u64 = 1 << 32;
+
+/// Returns the number of a descriptor that existed before the program, if the input records one.
+fn inherited_descriptor(input: &RawInput) -> Option<i32> {
+    let number = input.requested.checked_sub(INHERITED)?;
+    i32::try_from(number).ok().filter(|_| input.op == Op::FdOpen as u16)
+}
 
 /// The memory of the program in which an operation stores its results.
 #[derive(Clone, Copy)]
@@ -120,15 +127,14 @@ impl State {
     pub(crate) fn take_over_descriptors(&mut self, inherited: &[i32]) {
         if self.log.replays_inputs() {
             while let Some(input) = self.next_input_of(self.current).map(|at| self.log.input_at(at))
-                && input.op == Op::FdOpen as u16
-                && let Some(fd) = input.requested.checked_sub(INHERITED)
+                && let Some(fd) = inherited_descriptor(&input)
                 && let Some(kind) = ChannelKind::from_number(input.result as u8)
             {
                 // SAFETY: there are no buffers.
                 unsafe { self.replay_input(Op::FdOpen, input.requested as usize, &OutputBuffers::NONE) };
-                crate::descriptors::open_placeholder(fd as i32, SocketKind::LOCAL, 0);
-                self.descriptors.add(fd as i32, kind, Peer::Environment);
-                self.record_inherited(fd as i32, kind);
+                crate::descriptors::open_placeholder(fd, SocketKind::LOCAL, 0);
+                self.descriptors.add(fd, kind, Peer::Environment);
+                self.record_inherited(fd, kind);
             }
             return;
         }

@@ -8,7 +8,7 @@ use core::{
 };
 use unsnarl_model::{Flags, Op, ThreadIx};
 use unsnarl_wire::{
-    CALLS_BYTES, Header, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEnabled, RawEvent,
+    CALLS_BYTES, Header, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEnabled, RawEvent, RawFile,
     RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
 };
 
@@ -38,10 +38,11 @@ pub(crate) struct Log {
 
 /// A copy of what a run has logged so far.
 pub(crate) struct SavedLog {
-    counts: [u32; 5],
+    counts: [u32; 6],
     events: u64,
     first_random: u64,
-    tables: [Vec<u8>; 7],
+    influences: u32,
+    tables: [Vec<u8>; 8],
 }
 
 impl Log {
@@ -85,6 +86,11 @@ impl Log {
         if first.load(Ordering::Relaxed) == 0 {
             first.store(self.count + 1, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that the run depends on something beside the order of its events.
+    pub(crate) fn note_influence(&self, influence: u32) {
+        self.header().influences.fetch_or(influence, Ordering::Relaxed);
     }
 
     /// Returns a pointer to an entry of the table at this offset.
@@ -162,11 +168,12 @@ impl Log {
             unsafe { core::slice::from_raw_parts(self.entry::<u8>(at, 0), bytes) }.to_vec()
         };
         let rows = |count: &AtomicU32, size| count.load(Ordering::Relaxed) as usize * size;
-        let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
+        let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked, &h.files];
         SavedLog {
             counts: counts.map(|count| count.load(Ordering::Relaxed)),
             events: self.count,
             first_random: h.first_random.load(Ordering::Relaxed),
+            influences: h.influences.load(Ordering::Relaxed),
             tables: [
                 table(h.regions.threads, rows(&h.threads, size_of::<RawThread>())),
                 table(h.regions.modules, rows(&h.modules, size_of::<RawModule>())),
@@ -178,6 +185,7 @@ impl Log {
                     self.count as usize * usize::from(h.plan.choices) * size_of::<RawEnabled>(),
                 ),
                 table(h.regions.inputs, h.inputs.load(Ordering::Relaxed) as usize),
+                table(h.regions.files, rows(&h.files, size_of::<RawFile>())),
             ],
         }
     }
@@ -204,12 +212,14 @@ impl Log {
             regions.events,
             regions.choices,
             regions.inputs,
+            regions.files,
         ];
         for (at, table) in places.into_iter().zip(&saved.tables) {
             // SAFETY: the tables are at the same offsets, or have room for as much.
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
         h.first_random.store(saved.first_random, Ordering::Relaxed);
+        h.influences.store(saved.influences, Ordering::Relaxed);
         if h.plan.choices > 0 && saved.tables[5].is_empty() {
             // No choices were recorded: there was only one thread.
             let only = RawEnabled { can_run: 1, yields: 0 };
@@ -217,7 +227,7 @@ impl Log {
             (0..saved.events as usize)
                 .for_each(|at| unsafe { self.entry::<RawEnabled>(regions.choices, at).write(only) });
         }
-        let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
+        let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked, &h.files];
         counts.into_iter().zip(saved.counts).for_each(|(count, saved)| count.store(saved, Ordering::Release));
         h.events.store(saved.events, Ordering::Release);
         h.inputs.store(saved.tables[6].len() as u64, Ordering::Release);
@@ -447,6 +457,24 @@ impl Log {
             unsafe { self.entry::<RawConflict>(h.regions.conflicts, count as usize).write(conflict) };
             h.conflicts.store(count + 1, Ordering::Release);
         }
+    }
+
+    /// Records the path of a file; it is dropped if the table is full.
+    pub(crate) fn file(&self, object: u64, path: &[u8]) {
+        let h = self.header();
+        let count = h.files.load(Ordering::Relaxed) as usize;
+        // SAFETY: `count` files were written.
+        let is_known =
+            (0..count).any(|at| unsafe { (*self.entry::<RawFile>(h.regions.files, at)).object } == object);
+        if is_known || count >= unsnarl_wire::MAX_FILES {
+            return;
+        }
+        // SAFETY: `count` was checked against the table's size.
+        let file: &mut RawFile = unsafe { &mut *self.entry(h.regions.files, count) };
+        file.object = object;
+        file.path.fill(0);
+        copy_truncated(&mut file.path, path);
+        h.files.store(count as u32 + 1, Ordering::Release);
     }
 
     /// Records which threads could run at the next event.

@@ -172,9 +172,9 @@ impl State {
     pub(crate) fn mask_of(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         if self.masks_differ && thread == self.current {
-            handlers::kernel_mask() & !t.context.added_mask()
+            t.context.own_mask(handlers::kernel_mask())
         } else if self.masks_differ && self.backend() == ThreadBackend::Kernel {
-            t.context.mask()
+            t.context.own_mask(t.context.mask())
         } else {
             t.mask
         }

@@ -26,6 +26,8 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
     let open_files = if state.has_file_locks {
         Err(CannotRestore("it uses file locks, which a fork does not keep"))
+    } else if state.log.header().changed_files.load(Ordering::Relaxed) != 0 {
+        Err(CannotRestore("it has changed files"))
     } else {
         heap::with_plan_heap(|| OpenFiles::save(channel))
     };
@@ -64,7 +66,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     state.rounds.continue_with(&state.log.header().plan);
     state.log.check_at(state.rounds.due());
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
-    state.observed = state.log.header().plan.choices > 0;
+    state.observed = init::is_observed(&state.log.header().plan);
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
     runtime.picker = if waits { picker.deferred() } else { picker };
     state.log.header().attached.store(1, Ordering::Release);

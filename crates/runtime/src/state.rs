@@ -1,6 +1,7 @@
 //! The state of the run as the runtime knows it.
 
 use crate::{
+    access_log::AccessLog,
     atomic_values::AtomicValues,
     children,
     clock::VirtualClock,
@@ -8,6 +9,8 @@ use crate::{
     context::ThreadBackend,
     descriptors::Descriptors,
     entropy::Entropy,
+    file_changes::RecordedPaths,
+    file_names::OpenFileNames,
     gate::{Gate, Readiness},
     heap,
     hooks::{key::Keys, openmp::OpenMpLocks},
@@ -15,6 +18,7 @@ use crate::{
     livelock::RoundDetector,
     log::Log,
     modules::Modules,
+    network::TakenPorts,
     queue::Queues,
     signals::{KeptSignal, PendingSignals, SignalSet},
     sites::PlanSites,
@@ -26,7 +30,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{cell::UnsafeCell, hint::assert_unchecked, mem::MaybeUninit, ptr, sync::atomic::Ordering};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
 use unsnarl_sched::{EarlyTimeouts, Picker, RunProgress, RunView, ThreadSet, Withheld};
-use unsnarl_wire::{WITHHELD_LONG, WITHHELD_SHORT};
+use unsnarl_wire::{READ_CLOCK, WITHHELD_LONG, WITHHELD_SHORT};
 
 /// The run: the picker that decides and the state it decides about.
 pub(crate) struct Runtime {
@@ -97,6 +101,10 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) openmp: OpenMpLocks,
     pub(crate) descriptors: Descriptors,
+    /// The files behind descriptors.
+    pub(crate) open_files: OpenFileNames,
+    pub(crate) recorded_paths: RecordedPaths,
+    pub(crate) taken_ports: TakenPorts,
     /// The positions up to which the plan's inputs have been consumed.
     pub(crate) input_positions: InputPositions,
     /// A reusable buffer for the descriptors that all threads wait for.
@@ -105,9 +113,12 @@ pub(crate) struct State {
     pub(crate) file_locks_changed: u64,
     pub(crate) modules: Modules,
     pub(crate) places: PlanSites,
+    /// The log of plain accesses, if the plan asks for it.
+    pub(crate) access_log: AccessLog,
     /// The conflict search, if it is enabled.
     pub(crate) conflicts: Option<Box<ConflictMonitor>>,
-    /// True if each schedule point is observed: its choices are recorded, or a debugger follows the run.
+    /// True if each schedule point is observed: its choices are recorded, plain accesses are logged, or a debugger follows
+    /// the run.
     pub(crate) observed: bool,
 }
 
@@ -312,6 +323,31 @@ impl State {
         let Withheld { short, long } = timeouts.withheld();
         let bits = u32::from(short) * WITHHELD_SHORT + u32::from(long) * WITHHELD_LONG;
         log.header().withheld.store(bits, Ordering::Relaxed);
+    }
+
+    /// Reads a clock for the program; returns `None` for clocks that are not virtual.
+    pub(crate) fn read_clock(&mut self, clock: i32) -> Option<u64> {
+        self.note_clock();
+        self.clock.read(clock)
+    }
+
+    /// Reads the time of day for the program.
+    pub(crate) fn read_wall_clock(&mut self) -> u64 {
+        self.note_clock();
+        self.clock.read_wall_clock()
+    }
+
+    /// Reads the processor time for the program.
+    pub(crate) fn read_cpu_clock(&mut self) -> u64 {
+        self.note_clock();
+        self.clock.read_cpu_clock()
+    }
+
+    /// Notes that a clock is read. What a single thread reads there is the same in every run.
+    fn note_clock(&self) {
+        if self.threads.len() > 1 {
+            self.log.note_influence(READ_CLOCK);
+        }
     }
 
     /// Learns of newly loaded libraries and resolves the plan's sites in them.

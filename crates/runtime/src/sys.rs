@@ -309,6 +309,12 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
+/// Returns the caller's errno.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: glibc returns the thread's valid errno address.
+    unsafe { *libc::__errno_location() }
+}
+
 /// Sets the caller's errno.
 pub(crate) fn set_errno(error: i32) {
     // SAFETY: glibc returns the thread's valid errno address.

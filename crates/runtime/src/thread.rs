@@ -224,6 +224,7 @@ impl Runtime {
         thread.mask = self.state.mask();
         // A kernel thread inherits its creator's mask.
         thread.context.set_added_mask(self.state.me().context.added_mask());
+        thread.context.set_blocked_unblockable(self.state.me().context.blocked_unblockable());
         let record: *mut Thread = &raw mut *thread;
         let starts_on_carrier = thread_start::prepare(request.attr);
         // Only for fibers: a thread that stays a kernel thread would stay pinned to this processor.

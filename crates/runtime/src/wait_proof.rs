@@ -109,8 +109,15 @@ pub(crate) fn step(
     }
     let in_program = is_program(pc);
     let state = match proof.start {
-        // Before the thread is in the program, only the traps are taken: this code may be in the middle of anything.
-        None if !in_program => return Step::Continue,
+        // Before the thread is in the program, only the traps are taken: this code may be in the middle of anything. It
+        // may also be about to create a thread, which would inherit the trap flag.
+        None if !in_program => {
+            return if decode(pc).is_some_and(|next| !is_system_call(&next)) {
+                Step::Continue
+            } else {
+                Step::Refuted
+            };
+        }
         None => {
             proof.start = Some(State::of(registers));
             proof.steps = 0;
@@ -133,6 +140,11 @@ pub(crate) fn step(
         Some(instruction) if proof.note_writes(&instruction, registers) => Step::Continue,
         _ => Step::Refuted,
     }
+}
+
+/// Returns whether the instruction enters the kernel, which must not happen while traps are on.
+pub(crate) fn is_system_call(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Syscall
 }
 
 impl State {

@@ -141,6 +141,12 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     if is_next_proof_due(state.log.count()) {
         // SAFETY: the kernel's description of the interrupted context.
         let registers = unsafe { &mut (*context).uc_mcontext };
+        // A call that the signal interrupted may be restarted.
+        if instruction(registers.gregs[libc::REG_RIP as usize] as u64)
+            .is_none_or(|next| wait_proof::is_system_call(&next))
+        {
+            return;
+        }
         wait_proof::begin(registers);
         let before = install_handler(libc::SIGTRAP, step_trampoline, libc::SA_ONSTACK, !0);
         // SAFETY: as for the history.
@@ -148,12 +154,26 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     }
 }
 
+/// Ends the proof, if one is in progress.
+pub(crate) fn abandon_proof(registers: &mut libc::mcontext_t) {
+    if wait_proof::is_running() {
+        wait_proof::end(registers);
+        restore_trap_action();
+    }
+}
+
+fn restore_trap_action() {
+    // SAFETY: as for the history.
+    let before = unsafe { *TRAP_ACTION.0.get() };
+    exchange_action(libc::SIGTRAP, before);
+}
+
 /// Handles the trap after one instruction. If the thread waits for others, it gets the controller's signal once more, on
 /// its own stack, where it can stay while they run: as soon as this handler has returned, before its next instruction.
 unsafe extern "C" fn step(context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's description of the interrupted context.
     let registers = unsafe { &mut (*context).uc_mcontext };
-    let Some(runtime) = Runtime::enter() else { return wait_proof::end(registers) };
+    let Some(runtime) = Runtime::enter() else { return abandon_proof(registers) };
     let state = &mut runtime.state;
     // SAFETY: as for the history.
     let begun = unsafe { (*HISTORY.0.get()).event };
@@ -168,9 +188,7 @@ unsafe extern "C" fn step(context: *mut libc::ucontext_t) {
         Step::Waits { start } => Some(start),
     };
     wait_proof::end(registers);
-    // SAFETY: as for the history.
-    let before = unsafe { *TRAP_ACTION.0.get() };
-    exchange_action(libc::SIGTRAP, before);
+    restore_trap_action();
     let sp = registers.gregs[libc::REG_RSP as usize] as usize;
     if let Some(start) = found.filter(|_| sys::is_readable(sp.saturating_sub(MIN_STACK))) {
         LOOP_START.store(start, Ordering::Relaxed);

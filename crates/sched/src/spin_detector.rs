@@ -46,6 +46,9 @@ impl SpinDetector {
 pub const fn changes_nothing(op: Op, flags: Flags) -> bool {
     match op {
         Op::AtomicLoad | Op::Read | Op::Yield | Op::SemGet | Op::Fence => true,
+        // Data that are read advance the position in the file.
+        Op::FileRead if !flags.has(Flags::FAILED) => false,
+        Op::FileRead | Op::FileCreate | Op::FileRemove | Op::FileRename => flags.has(Flags::FAILED),
         Op::AtomicCas
         | Op::TryLock
         | Op::TryReadLock

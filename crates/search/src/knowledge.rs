@@ -1,7 +1,7 @@
 //! The results of all runs of a search: where threads conflict, and how long runs are.
 
 use crate::{RunSummary, seeds::entropy_of};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use unsnarl_model::{
     Conflict, ConflictKind, ModuleIx, Op, Places, Plan, Prefix, Segment, Side, Site, Span, ThreadId, ThreadIx,
 };
@@ -12,6 +12,8 @@ pub struct Knowledge {
     places: Places,
     pairs: Vec<SitePair>,
     known: HashSet<SitePair>,
+    /// The threads of conflicts between two operations at one place, in the order of execution.
+    at_one_place: HashMap<u16, ThreadOrders>,
     longest: u64,
     /// The smallest number of points that a run had before its second thread.
     single_thread_points: Option<u64>,
@@ -24,6 +26,25 @@ pub struct Knowledge {
     /// The number of places given by the user, which come first: accesses elsewhere are ignored. 0 if none
     /// were given.
     given_count: usize,
+}
+
+/// The orders in which threads executed two operations at one place.
+#[derive(Clone, Debug)]
+enum ThreadOrders {
+    Some(HashSet<(ThreadIx, ThreadIx)>),
+    /// Two threads were in both orders.
+    Both,
+}
+
+impl ThreadOrders {
+    fn add(&mut self, first: ThreadIx, second: ThreadIx) {
+        let Self::Some(orders) = self else { return };
+        if first == second || orders.contains(&(second, first)) {
+            *self = Self::Both;
+        } else {
+            orders.insert((first, second));
+        }
+    }
 }
 
 /// The earliest use of random numbers by a program.
@@ -100,6 +121,25 @@ impl Knowledge {
         &self.pairs
     }
 
+    /// Returns the number of pairs of conflicting operations, and of those among them that were executed in both orders.
+    /// Two operations at one place are in both orders if two threads were.
+    #[must_use]
+    pub fn orders(&self) -> (usize, usize) {
+        let orders: HashSet<(u16, u16)> = self.pairs.iter().map(|pair| (pair.first, pair.second)).collect();
+        let mut count = (0, 0);
+        for &(first, second) in &orders {
+            let both = match (first == second).then(|| self.at_one_place.get(&first)) {
+                Some(threads) => matches!(threads, Some(ThreadOrders::Both)),
+                None => orders.contains(&(second, first)),
+            };
+            if first <= second || !both {
+                count.0 += 1;
+                count.1 += usize::from(both);
+            }
+        }
+        count
+    }
+
     /// Returns the number of races, counting both orders of a pair as one.
     #[must_use]
     pub fn races(&self) -> usize {
@@ -169,6 +209,11 @@ impl Knowledge {
             self.places.add(Span { module, start: site.offset, end: site.offset + 1 })
         };
         let [first, second] = conflict.sides.each_ref().map(|side| place(side.site));
+        if first == second {
+            let orders = self.at_one_place.entry(first);
+            let orders = orders.or_insert_with(|| ThreadOrders::Some(HashSet::new()));
+            orders.add(conflict.sides[0].thread, conflict.sides[1].thread);
+        }
         let pair = SitePair { kind: conflict.kind, first, second };
         if self.known.insert(pair) {
             self.pairs.push(pair);
@@ -223,6 +268,27 @@ mod tests {
         );
         assert_eq!((known.places().modules.len(), known.places().spans.len()), (1, 2));
         assert_eq!((known.races(), known.longest()), (2, 7));
+    }
+
+    #[test]
+    fn pairs_are_counted_with_both_orders() {
+        let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
+        let mut known = Knowledge::default();
+        let mut learn = |a: u64, b: u64, threads: [u16; 2]| {
+            let mut conflict = conflict(ConflictKind::Race, a, b);
+            conflict.sides[0].thread = ThreadIx(threads[0]);
+            conflict.sides[1].thread = ThreadIx(threads[1]);
+            let conflicts = [conflict];
+            known.learn(&RunSummary { conflicts: &conflicts, modules: &modules, ..RunSummary::default() });
+            known.orders()
+        };
+        assert_eq!(learn(10, 20, [1, 2]), (1, 0));
+        assert_eq!(learn(10, 20, [2, 1]), (1, 0), "the same order of places");
+        assert_eq!(learn(20, 10, [1, 2]), (1, 1));
+        assert_eq!(learn(30, 30, [1, 2]), (2, 1));
+        assert_eq!(learn(30, 30, [1, 3]), (2, 1));
+        assert_eq!(learn(30, 30, [3, 1]), (2, 2));
+        assert_eq!(learn(30, 10, [3, 1]), (3, 2));
     }
 
     #[test]

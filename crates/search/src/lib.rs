@@ -9,6 +9,7 @@
 
 mod block_map;
 mod chess;
+mod coverage;
 mod fairness;
 mod knowledge;
 mod novelty;
@@ -21,14 +22,17 @@ mod state;
 mod walk;
 
 pub use chess::Chess;
+pub use coverage::{ClassSampling, Coverage};
 pub use knowledge::{Knowledge, Randomness, SitePair};
 pub use novelty::Novelty;
 pub use pct::PctStrategy;
 pub use portfolio::Portfolio;
 pub use race::RaceDirectedStrategy;
 pub use seeds::entropy_of;
+pub use state::schedule_class;
 pub use walk::SeedSweep;
 
+use coverage::ScheduleClasses;
 use unsnarl_model::{Conflict, EnabledThreads, Event, Module, ModuleIx, Places, Plan, Site, ThreadId, Trace};
 
 /// An order in which to try plans.
@@ -47,6 +51,12 @@ pub trait Strategy: std::fmt::Debug {
 
     /// Receives the result of one of its own plans.
     fn learn(&mut self, _plan: &Plan, _seen: &RunSummary<'_>) {}
+
+    /// Returns whether some of its runs are drawn at random and independently of each other, however long the search goes
+    /// on.
+    fn draws_samples(&self) -> bool {
+        false
+    }
 
     /// Returns what is proven if no run failed.
     fn completeness(&self) -> Option<CompleteSearch> {
@@ -98,6 +108,8 @@ pub struct RunSummary<'a> {
     pub withheld_timeouts: bool,
     /// The steps, if the plan asked for choices.
     pub steps: Option<&'a RunSteps>,
+    /// The [`schedule_class`], if the run is one of [`Search::sampling`].
+    pub class: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -140,6 +152,7 @@ impl RunSteps {
 pub struct Search {
     strategy: Box<dyn Strategy>,
     known: Knowledge,
+    classes: ScheduleClasses,
 }
 
 impl Search {
@@ -147,7 +160,7 @@ impl Search {
     /// given.
     #[must_use]
     pub fn new(strategy: Box<dyn Strategy>, given: Places) -> Self {
-        Self { strategy, known: Knowledge::new(given) }
+        Self { strategy, known: Knowledge::new(given), classes: ScheduleClasses::default() }
     }
 
     /// Returns the strategy's name.
@@ -174,6 +187,18 @@ impl Search {
         self.strategy.completeness()
     }
 
+    /// Returns what the runs so far have seen.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        self.classes.coverage(self.known.orders())
+    }
+
+    /// Returns which of the next plans' runs are to be classified.
+    #[must_use]
+    pub fn sampling(&self) -> ClassSampling {
+        if self.strategy.draws_samples() { self.classes.sampling() } else { ClassSampling::NONE }
+    }
+
     /// Returns why a systematic strategy has proven nothing.
     #[must_use]
     pub fn incomplete_reason(&self) -> Option<IncompleteReason> {
@@ -192,6 +217,7 @@ impl Search {
 
     /// Receives the result of a plan.
     pub fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
+        self.classes.add(summary.points, summary.class, plan.places.spans.len());
         self.known.learn(summary);
         self.strategy.learn(plan, summary);
     }

@@ -28,6 +28,10 @@ impl Strategy for PctStrategy {
         format!("pct:{}", self.depth)
     }
 
+    fn draws_samples(&self) -> bool {
+        true
+    }
+
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
         let steps = if known.longest() == 0 { GUESS } else { known.longest() };
         let tail = Policy::Pct { depth: self.depth, steps };

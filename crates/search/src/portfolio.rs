@@ -61,6 +61,10 @@ impl Strategy for Portfolio {
         "portfolio".into()
     }
 
+    fn draws_samples(&self) -> bool {
+        true
+    }
+
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
         let turns = match self.turn {
             LATE.. => LATE_TURNS,

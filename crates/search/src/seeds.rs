@@ -30,7 +30,7 @@ pub const fn entropy_of(seed: u64) -> u64 {
 }
 
 /// Mixes two numbers into one that looks unrelated to both.
-const fn mix_seeds(a: u64, b: u64) -> u64 {
+pub(crate) const fn mix_seeds(a: u64, b: u64) -> u64 {
     splitmix64(splitmix64(a) ^ b)
 }
 

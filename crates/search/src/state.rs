@@ -12,12 +12,26 @@
 //! threads by their indices and memory by address, which are the same in all runs of a search.
 
 use crate::block_map::BlockMap;
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
 use unsnarl_model::{Event, Flags, Op, Site, ThreadIx};
 use unsnarl_semantics::{
     AccessMode, ByteRange, OpResult, SharedObject, Touch,
     dependence::{Relation, Rules},
 };
+
+/// A map whose keys are addresses and numbers of the program under test, so no attack on the hash is feared.
+type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<MixHasher>>;
+
+/// Returns a hash of the happens-before graph of a run, equal for runs that differ only in the order of independent
+/// operations.
+pub fn schedule_class(events: impl IntoIterator<Item = (Event, Site)>) -> u64 {
+    let mut state = StateHash::default();
+    events.into_iter().for_each(|(event, site)| state.step(&event, site));
+    state.number()
+}
 
 /// The happens-before graph of the events so far.
 #[derive(Debug)]
@@ -25,10 +39,10 @@ pub(crate) struct StateHash {
     sum: u64,
     relation: Relation,
     touches: Vec<Touch>,
-    threads: HashMap<ThreadIx, u64>,
-    objects: HashMap<SharedObject, LastAccesses>,
+    threads: FastMap<ThreadIx, u64>,
+    objects: FastMap<SharedObject, LastAccesses>,
     /// By the address of eight bytes.
-    words: HashMap<u64, LastAccesses>,
+    words: FastMap<u64, LastAccesses>,
     /// The last allocation or free of memory that was not accessed since.
     blocks: BlockMap,
 }
@@ -64,9 +78,9 @@ impl Default for StateHash {
             sum: 0,
             relation: Relation::new(rules),
             touches: Vec::new(),
-            threads: HashMap::new(),
-            objects: HashMap::new(),
-            words: HashMap::new(),
+            threads: FastMap::default(),
+            objects: FastMap::default(),
+            words: FastMap::default(),
             blocks: BlockMap::default(),
         }
     }
@@ -222,6 +236,32 @@ pub(crate) const fn number_of(site: Site) -> u64 {
 pub(crate) const fn mix(hash: u64, with: u64) -> u64 {
     let z = (hash.rotate_left(23) ^ with).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z ^ (z >> 29)
+}
+
+/// Hashes by [`mix`].
+#[derive(Clone, Copy, Debug, Default)]
+struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0, number);
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
 }
 
 #[cfg(test)]

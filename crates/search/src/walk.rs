@@ -24,6 +24,10 @@ impl Strategy for SeedSweep {
         self.plan.tail.name()
     }
 
+    fn draws_samples(&self) -> bool {
+        true
+    }
+
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
         Some(known.with_seed(self.plan.clone(), self.seeds.next()))
     }

@@ -15,7 +15,7 @@
 //!   reads the object that was not signalled, a lost signal reads the condition (and changes nothing).
 //! - A cancellation may act at any operation of its target: it keeps its position among them
 //!   ([`Touch::Pin`]).
-//! - While a thread is alone its accesses are no events, so it must be alone at the same points as before.
+//! - While a thread is alone its accesses and its operations on files are no events, so it must be alone at the same points as before.
 //!   The end that leaves a thread alone keeps its position among that thread's events and comes after all
 //!   other ends; and an end does not pass a creation if that could leave a thread alone in between
 //!   ([`SharedObject::Concurrency`]).
@@ -57,7 +57,10 @@ impl Rules {
         // Traces of other tools have no program, and contain all accesses.
         let recorded = !trace.program.path.is_empty();
         // A program with atomic operations may have plain accesses that were no events in this run.
-        let accesses = trace.events.iter().any(|event| event.op.is_plain_access() || event.op.is_atomic());
+        let accesses = trace
+            .events
+            .iter()
+            .any(|event| event.op.is_plain_access() || event.op.is_atomic() || event.op.is_on_file());
         Self { hides_sole_accesses: recorded && accesses, ..Self::default() }
     }
 }

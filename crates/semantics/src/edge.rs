@@ -30,7 +30,7 @@ pub enum SyncPoint {
     Lock(u64),
     /// The readers of a read-write lock, which writers wait for. Also an edge of a lock.
     Readers(u64),
-    /// A semaphore, once control, futex, channel or signal, by its address or number.
+    /// A semaphore, once control, futex, channel, file or signal, by its address or number.
     Object(u64),
     /// A round of a barrier.
     Round(u64, u64),
@@ -76,6 +76,7 @@ pub fn edges(step: &Step, mut emit: impl FnMut(Edge)) {
         Operation::Futex(op) => op.edges(step.result, emit),
         Operation::Thread(op) => op.edges(step.thread, step.result, emit),
         Operation::Descriptor(op) => op.edges(step.result, emit),
+        Operation::File(op) => op.edges(emit),
         Operation::Signal(op) => op.edges(step.result, emit),
         Operation::Scheduling(_) => {}
     }

@@ -1,8 +1,8 @@
 //! Decoding: an event as a typed operation with its result.
 
 use crate::{
-    BarrierOp, CondOp, DescriptorOp, FutexOp, MemoryOp, MutexOp, OnceOp, OpResult, RwLockOp, SchedulingOp,
-    SemaphoreOp, SignalOp, ThreadOp,
+    BarrierOp, CondOp, DescriptorOp, FileOp, FutexOp, MemoryOp, MutexOp, OnceOp, OpResult, RwLockOp,
+    SchedulingOp, SemaphoreOp, SignalOp, ThreadOp,
 };
 use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
 
@@ -46,6 +46,8 @@ pub enum Operation {
     Thread(ThreadOp),
     /// On file descriptors and child processes.
     Descriptor(DescriptorOp),
+    /// On files.
+    File(FileOp),
     /// On signals and timers.
     Signal(SignalOp),
     /// On the scheduler alone.
@@ -157,6 +159,12 @@ impl Operation {
             | Op::FileLock
             | Op::ChildStart
             | Op::ChildWait => Self::Descriptor(DescriptorOp::decode(event)),
+            Op::FileRead
+            | Op::FileWrite
+            | Op::FileCreate
+            | Op::FileRemove
+            | Op::FileRename
+            | Op::FileList => Self::File(FileOp::decode(event)),
             Op::SigAction
             | Op::SigMask
             | Op::SigSend
@@ -194,6 +202,7 @@ impl Operation {
             Self::Once(op) => op.once(),
             Self::Futex(op) => op.futex(),
             Self::Descriptor(op) => op.channel,
+            Self::File(op) => op.file.object(),
             Self::Memory(_) | Self::Thread(_) | Self::Signal(_) | Self::Scheduling(_) => return None,
         })
     }

@@ -37,6 +37,12 @@ pub enum SharedObject {
     Channel(u64),
     /// All channels, and the descriptor numbers.
     Channels,
+    /// A file or directory, by its path.
+    File(u64),
+    /// The position of the descriptors of a file, by its path.
+    FilePosition(u64),
+    /// The names in a directory, by its path.
+    FileNames(u64),
     /// Signals and timers of all threads.
     Signals,
     /// Virtual time, as far as it jumps.
@@ -135,6 +141,7 @@ pub fn touches(step: &Step, mut emit: impl FnMut(Touch)) {
         Operation::Futex(op) => op.touches(step.result, &mut emit),
         Operation::Thread(op) => op.touches(step.thread, step.result, &mut emit),
         Operation::Descriptor(op) => op.touches(&mut emit),
+        Operation::File(op) => op.touches(step.result, &mut emit),
         Operation::Signal(op) => op.touches(step.thread, &mut emit),
         Operation::Scheduling(op) => op.touches(&mut emit),
     }

@@ -1,5 +1,6 @@
 //! Inspects a file before it is run: whether unsnarl can run it, and how much it will observe.
 
+use crate::units::UnitScan;
 use object::{
     BinaryFormat, Endianness, Object, ObjectSection, ReadCache, ReadRef,
     elf::{self, FileHeader64},
@@ -65,6 +66,9 @@ pub struct Binary {
     pub debug_info: bool,
     /// True if it was compiled with `-fsanitize=thread`: it calls `__tsan_…` functions.
     pub instrumented: bool,
+    /// The names of the source files in an instrumented binary that were compiled without instrumentation, as far as its
+    /// symbol table shows them.
+    pub uninstrumented_units: Vec<String>,
     /// True if TSan's own runtime is linked into it, so that ours cannot replace it.
     pub contains_tsan: bool,
     /// True if MemorySanitizer's runtime is linked into it.
@@ -167,6 +171,7 @@ impl Binary {
             build_id: Vec::new(),
             debug_info: false,
             instrumented: false,
+            uninstrumented_units: Vec::new(),
             contains_tsan: false,
             contains_msan: false,
             contains_asan: false,
@@ -199,7 +204,18 @@ impl Binary {
             }
             binary.inspect_symbol(symbol);
         });
-        each_symbol(&file, endian, [".symtab", ".strtab"], |symbol| binary.inspect_symbol(symbol));
+        let mut units = UnitScan::default();
+        each_symbol(&file, endian, [".symtab", ".strtab"], |symbol| {
+            binary.inspect_symbol(symbol);
+            match symbol.kind {
+                SymbolKind::File => units.begin(symbol.name),
+                SymbolKind::Local => units.local(symbol.name),
+                SymbolKind::Other => {}
+            }
+        });
+        if binary.instrumented {
+            binary.uninstrumented_units = units.finish();
+        }
         binary.interpreter = linking.interpreter;
         binary.needed = linking.needed;
         Some(binary)
@@ -213,6 +229,16 @@ struct Symbol<'a> {
     /// `None` if it is imported.
     address: Option<u64>,
     size: u64,
+    kind: SymbolKind,
+}
+
+/// The role of a symbol among those of its translation unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SymbolKind {
+    /// The name of a unit's source file; the unit's local symbols follow.
+    File,
+    Local,
+    Other,
 }
 
 /// Iterates over the symbols of a table. The table and its names are read at once, because a file access for
@@ -232,7 +258,14 @@ fn each_symbol<'data, R: ReadRef<'data>>(
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let defined = entry.st_shndx.get(endian) != elf::SHN_UNDEF;
         let address = defined.then(|| entry.st_value.get(endian));
-        see(Symbol { name, address, size: entry.st_size.get(endian) });
+        let kind = if entry.st_type() == elf::STT_FILE {
+            SymbolKind::File
+        } else if entry.st_bind() == elf::STB_LOCAL {
+            SymbolKind::Local
+        } else {
+            SymbolKind::Other
+        };
+        see(Symbol { name, address, size: entry.st_size.get(endian), kind });
     }
 }
 

@@ -1,8 +1,8 @@
 //! The opened file of one module.
 
 use crate::{
-    Frame, FunctionCode, debug_file, demangle, demangle::stable_name, function_code::Shape,
-    names::SymbolTable, system,
+    Frame, FunctionCode, debug_file, declarations::declaration_lines, demangle, demangle::stable_name,
+    function_code::Shape, names::SymbolTable, system,
 };
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};
@@ -73,6 +73,14 @@ impl Image {
             });
         }
         frames
+    }
+
+    /// Returns the line where each of the functions at an address is declared, innermost first, as far as it is
+    /// known.
+    pub(crate) fn declaration_lines(&self, address: u64) -> Vec<Option<u32>> {
+        let lines = self.lines.get_or_init(|| self.read_lines()).as_ref();
+        let unit = lines.and_then(|lines| lines.find_dwarf_and_unit(address).skip_all_loads());
+        unit.map(|unit| declaration_lines(unit, address)).unwrap_or_default()
     }
 
     /// Returns the name of the variable at an address, like `lock` or `table+16`.

@@ -10,7 +10,9 @@
 mod binary;
 mod code;
 mod debug_file;
+mod declarations;
 mod demangle;
+mod failure_place;
 mod frame;
 mod function_code;
 mod image;
@@ -18,11 +20,13 @@ mod locals;
 mod names;
 mod symbols;
 mod system;
+mod units;
 mod unwind;
 
 pub use binary::{Binary, ElfKind, Libc, ReadError, build_id, elf_kind, has_debug_info, is_instrumented};
 pub use code::ModuleCode;
 pub use demangle::demangle;
+pub use failure_place::failure_place;
 pub use frame::Frame;
 pub use function_code::FunctionCode;
 pub use locals::{LocalVariable, NoLocation, VariableLocation, local};

@@ -1,6 +1,6 @@
 //! Names of code and data, from the files of the program that ran.
 
-use crate::{Frame, FunctionCode, image::Image, is_system, site_of};
+use crate::{Frame, FunctionCode, image::Image, is_system, site_of, system::is_library_module};
 use std::{
     collections::HashMap,
     fmt,
@@ -16,6 +16,8 @@ pub struct Symbols {
     stale: Vec<String>,
     /// A directory with the original versions of files that were rebuilt since, by build id.
     build_archive: Option<PathBuf>,
+    /// The results of [`declaration_lines`](Self::declaration_lines), by path and offset.
+    declarations: HashMap<String, HashMap<u64, Vec<Option<u32>>>>,
 }
 
 impl Symbols {
@@ -41,13 +43,26 @@ impl Symbols {
             return vec![unknown("?", site.offset, false)];
         };
         let mut frames = self.image(module).map(|i| i.frames(site.offset)).unwrap_or_default();
-        let system = is_system(&module.path);
+        let system = is_library_module(&module.path);
         if frames.is_empty() {
             let name = module.path.rsplit('/').next().unwrap_or(&module.path);
             frames.push(unknown(name, site.offset, system));
         }
         frames.iter_mut().for_each(|frame| frame.system |= system);
         frames
+    }
+
+    /// Returns the line where each of the functions of [`lookup`](Self::lookup) is declared; empty if that is not
+    /// known.
+    pub(crate) fn declaration_lines(&mut self, modules: &[Module], site: Site) -> Vec<Option<u32>> {
+        let Some(module) = modules.get(usize::from(site.module.0)) else { return Vec::new() };
+        let known = self.declarations.get(&module.path).and_then(|lines| lines.get(&site.offset));
+        if let Some(lines) = known {
+            return lines.clone();
+        }
+        let lines = self.image(module).map(|image| image.declaration_lines(site.offset)).unwrap_or_default();
+        self.declarations.entry(module.path.clone()).or_default().insert(site.offset, lines.clone());
+        lines
     }
 
     /// Returns the name of the global variable at an address, like `lock` or `table+16`.

@@ -1,4 +1,4 @@
-//! Distinguishes user code from code of the language or the system.
+//! Distinguishes the user's own code from libraries: code of the language, of the system and of other people.
 
 /// Prefixes of library file names, followed by a version or `.so`.
 const LIBRARIES: &[&str] = &[
@@ -24,8 +24,23 @@ const LIBRARIES: &[&str] = &[
     "libunwind",
 ];
 
-/// Directories of the headers and sources that come with compilers.
-const SOURCES: &[&str] = &["/usr/include/", "/usr/lib/gcc/", "/usr/lib/llvm", "/rustc/"];
+/// Directories of the headers and sources that come with compilers and the system.
+const SOURCES: &[&str] = &["/usr/include/", "/usr/local/include/", "/usr/lib/", "/rustc/"];
+
+/// Parts of the paths of other people's code: cargo's registry and checkouts, and copies in the user's own tree.
+const DEPENDENCIES: &[&str] = &[
+    "/registry/src/",
+    "/git/checkouts/",
+    "/vendor/",
+    "/vendored/",
+    "/third_party/",
+    "/third-party/",
+    "/node_modules/",
+    "/_deps/",
+];
+
+/// Directories of installed libraries.
+const INSTALLED: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/"];
 
 /// Returns whether a module belongs to the system or to unsnarl rather than to the user's program.
 #[must_use]
@@ -47,6 +62,12 @@ pub fn is_system(path: &str) -> bool {
         })
 }
 
+/// Returns whether all code of a module is a library's.
+pub(crate) fn is_library_module(path: &str) -> bool {
+    let is_library = || path.contains(".so") && INSTALLED.iter().any(|directory| path.starts_with(directory));
+    is_system(path) || is_library()
+}
+
 /// Returns whether code in the user's own module came with the language: the standard library's generics,
 /// inlined functions and start-up code. If the file is known it decides, because a user may implement
 /// `std::hash` or `Drop`.
@@ -59,7 +80,8 @@ pub(crate) fn is_system_code(file: Option<&str>, function: Option<&str>) -> bool
 }
 
 fn is_system_source(file: &str) -> bool {
-    SOURCES.iter().any(|source| file.starts_with(source))
+    DEPENDENCIES.iter().any(|part| file.contains(part))
+        || SOURCES.iter().any(|source| file.starts_with(source))
         || file.contains("/rustlib/src/rust/library/")
         || file.contains("/rust/library/")
         // The dependencies of Rust's standard library.
@@ -117,7 +139,15 @@ mod tests {
         assert!(is_system_code(header, Some("std::mutex::lock")));
         assert!(is_system_code(Some("/rustc/abc/library/std/src/sync/mutex.rs"), None));
         assert!(!is_system_code(Some("/home/me/hash.cpp"), Some("std::hash<Me>::operator()")));
-        assert!(!is_system_code(Some("/root/.cargo/registry/src/x/lib.rs"), Some("x::f")));
+        assert!(is_system_code(Some("/root/.cargo/registry/src/x/lib.rs"), Some("x::f")));
+        assert!(is_system_code(Some("/home/me/project/vendor/x/lib.rs"), Some("x::f")));
+        assert!(!is_system_code(Some("/home/me/vendors.rs"), Some("x::f")));
+    }
+
+    #[test]
+    fn installed_libraries_belong_to_others() {
+        assert!(is_library_module("/usr/lib/libz.so.1") && is_library_module("/lib/libc.so.6"));
+        assert!(!is_library_module("/usr/bin/sort") && !is_library_module("/home/me/libmine.so"));
     }
 
     #[test]

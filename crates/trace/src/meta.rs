@@ -44,7 +44,8 @@ fields! {
     Thread { id: ThreadId, name: String, start: Site }
     Outcome {
         kind: OutcomeKind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
-        backtraces: Vec<Backtrace>, waits: Vec<Wait>,
+        backtraces: Vec<Backtrace>, waits: Vec<Wait>;
+        place, excluded
     }
     Backtrace { thread: ThreadIx, frames: Vec<Site> }
     Wait { thread: ThreadIx, op: Op, addr: u64, site: Site, holders: Vec<ThreadIx> }
@@ -308,6 +309,7 @@ impl Codec for OutcomeKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unsnarl_model::{Continuation, LoggedAccess};
 
     /// The memory growth per byte of a section; `section::UnpackBudget` relies on it.
     #[test]
@@ -332,6 +334,8 @@ mod tests {
             growth::<Conflict>(),
             growth::<Span>(),
             growth::<Input>(),
+            growth::<LoggedAccess>(),
+            growth::<Continuation>(),
         ];
         assert!(all.iter().all(|&times| times <= 6), "{all:?}");
     }

@@ -1,8 +1,8 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PROGRAM_WARNINGS,
-    Section,
+    ACCESSES, CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PLACE,
+    PROGRAM_WARNINGS, Section,
     bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
     section::{SectionReader, most_in},
@@ -76,6 +76,14 @@ impl<R: Read> EventReader<R> {
         plan.timeouts =
             if format >= LIMITS { section(&mut sections, Section::Timeouts)? } else { Timeouts::Eager };
         plan.continuations = format >= LIMITS && section(&mut sections, Section::Continuations)?;
+        if format >= PLACE {
+            outcome.place = section(&mut sections, Section::Place)?;
+        }
+        let (Fixed(accesses_since), (accesses, continuations)) = if format >= ACCESSES {
+            section(&mut sections, Section::Accesses)?
+        } else {
+            (Fixed(0), (Vec::new(), Vec::new()))
+        };
         let events = Vec::new();
         let header = Trace {
             program,
@@ -91,6 +99,9 @@ impl<R: Read> EventReader<R> {
             native,
             races,
             counterfactuals,
+            accesses,
+            accesses_since,
+            continuations,
             names,
             output,
         };

@@ -33,6 +33,10 @@ pub enum Section {
     Timeouts,
     /// The rule for schedule points after thread creations; not before format 11.
     Continuations,
+    /// The place of the failure in terms that other builds share; not before format 12.
+    Place,
+    /// Plain accesses beside the events; not before format 13.
+    Accesses,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -56,6 +60,8 @@ impl fmt::Display for Section {
             Self::Recording => "recording section",
             Self::Timeouts => "time-outs section",
             Self::Continuations => "continuations section",
+            Self::Place => "place section",
+            Self::Accesses => "accesses section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -78,6 +84,8 @@ impl Section {
             Self::Recording => b"recd",
             Self::Timeouts => b"tout",
             Self::Continuations => b"cont",
+            Self::Place => b"plce",
+            Self::Accesses => b"accs",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

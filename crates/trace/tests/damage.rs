@@ -6,8 +6,8 @@ mod looping;
 use proptest::prelude::*;
 use std::sync::Arc;
 use unsnarl_model::{
-    Action, Backtrace, Event, Flags, Limit, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx,
-    Timeouts, Trace, Wait,
+    Action, Backtrace, Continuation, Event, Flags, Limit, LoggedAccess, ModuleIx, Op, Segment, Site, SiteIx,
+    ThreadId, ThreadIx, Timeouts, Trace, Wait,
 };
 use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
 
@@ -33,8 +33,8 @@ fn sections_are_ordered() {
     assert_eq!(
         names,
         [
-            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "evnt",
-            "end."
+            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "plce",
+            "accs", "evnt", "end."
         ]
     );
 }
@@ -107,6 +107,24 @@ fn format_10(trace: &Trace) -> Vec<u8> {
     file
 }
 
+/// Up to format 12 only schedule points were recorded.
+#[test]
+fn format_12_has_no_other_accesses() {
+    let mut trace = looping::trace(9);
+    let access = LoggedAccess { access: trace.events[0], written: Some(1), events_before: 0, is_event: true };
+    trace.accesses = vec![access];
+    trace.continuations = vec![Continuation { event: 1, steps: vec![access] }];
+    let mut file = encode(&trace);
+    assert_eq!(decode(&file).expect("a new file"), trace);
+    let all = sections(&file);
+    let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
+    file.drain(place("accs")..place("evnt"));
+    file[8..12].copy_from_slice(&12_u32.to_le_bytes());
+    let read = decode(&file).expect("an older file");
+    assert_eq!((read.accesses.len(), read.continuations.len()), (0, 0));
+    assert_eq!(read.events, trace.events);
+}
+
 /// Up to format 10 there was no rule for time-outs.
 #[test]
 fn timeouts_of_format_10_are_eager() {
@@ -167,6 +185,15 @@ fn time_out_of_format_10_is_undecided() {
     assert_eq!((trace.events.len(), trace.outcome.is_failure()), (12, false));
 }
 
+/// The file was recorded from `data/format11.c` by a version that wrote format 11.
+#[test]
+fn failure_of_format_11_has_no_place() {
+    let trace = decode(include_bytes!("data/format11.snarl")).expect("an older file");
+    assert!(trace.outcome.is_failure());
+    assert_eq!(trace.outcome.place, "");
+    assert!(trace.signature().place.starts_with("format11+0x"), "{:?}", trace.signature());
+}
+
 /// Up to format 8, the end of a wait named only the waking event.
 #[test]
 fn events_of_older_formats_are_translated() {
@@ -219,6 +246,8 @@ fn flipped_bit_reports_its_section() {
         "recording",
         "time-outs",
         "continuations",
+        "place",
+        "accesses",
         "events",
         "last",
     ];

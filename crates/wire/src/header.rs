@@ -1,6 +1,8 @@
 //! The header of the shared memory, and the tables behind it.
 
-use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION};
+use crate::{
+    MAGIC, PlanThread, PlanWords, RawAccess, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION,
+};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use unsnarl_model::EnabledThreads;
 
@@ -18,6 +20,14 @@ pub const MAX_PATH: usize = 488;
 pub const MAX_MESSAGE: usize = 2000;
 /// The size of the recorded inputs in bytes.
 pub const INPUT_BYTES: u64 = 64 << 20;
+/// The maximum number of files with a name.
+pub const MAX_FILES: usize = 512;
+/// The size of a file's path in bytes.
+pub const FILE_PATH: usize = 248;
+/// The size of the recorded changes of files in bytes.
+pub const CHANGE_BYTES: u64 = 64 << 20;
+/// The size of the list of private directories in bytes.
+pub const PRIVATE_DIRECTORIES: usize = 2048;
 /// The size of the stack copies in bytes.
 const STACK_BYTES: u64 = 4 << 20;
 /// The maximum size of one stack copy with its head.
@@ -29,6 +39,12 @@ pub const CALLS_BYTES: u64 = 16 << 10;
 pub const WITHHELD_SHORT: u32 = 1;
 /// A time-out did not expire early because it is long.
 pub const WITHHELD_LONG: u32 = 2;
+
+/// In [`Header::influences`]: the program read a clock while it had several threads.
+pub const READ_CLOCK: u32 = 1;
+
+/// In [`Header::influences`]: a reader could not have a lock because a writer waited for it.
+pub const WAITING_WRITER: u32 = 2;
 
 /// The header of the shared memory.
 #[repr(C)]
@@ -65,14 +81,26 @@ pub struct Header {
     /// The time-outs that had to wait although they were a choice: a combination of [`WITHHELD_SHORT`] and
     /// [`WITHHELD_LONG`].
     pub withheld: AtomicU32,
+    /// Influences beside the order of events: a combination of [`READ_CLOCK`] and [`WAITING_WRITER`].
+    pub influences: AtomicU32,
     /// 1 + the number of events before the program's first use of a random number; 0 if there was none.
     pub first_random: AtomicU64,
     /// The number of bytes of inputs written.
     pub inputs: AtomicU64,
     /// The number of bytes of stacks written.
     pub stacks: AtomicU64,
+    /// The number of plain accesses logged, including those that later ones have replaced.
+    pub accesses: AtomicU64,
+    /// The number of bytes of changes of files written.
+    pub changes: AtomicU64,
+    /// The number of files with a name.
+    pub files: AtomicU32,
+    /// 1 if the run has changed files.
+    pub changed_files: AtomicU32,
     /// The words of the instruction tracer.
     pub tracer: TracerWords,
+    /// The directories of which the program has a private view, each with a zero at its end.
+    pub private_directories: [u8; PRIVATE_DIRECTORIES],
     /// The outcome of the run, if the runtime knows it.
     pub end: End,
 }
@@ -91,6 +119,10 @@ pub struct Regions {
     pub conflicts: u64,
     /// [`RawInput`]s, each followed by its bytes: the recorded inputs.
     pub inputs: u64,
+    /// [`RawFile`]s.
+    pub files: u64,
+    /// [`RawChange`]s, each followed by its bytes.
+    pub changes: u64,
     /// [`RawStack`]s, each followed by its bytes.
     pub stacks: u64,
     /// The end of `stacks`, and the start of the [`RawStack`]s of the two sides of a requested conflict, each
@@ -124,6 +156,8 @@ pub struct Regions {
     pub calls: u64,
     /// The instruction trace. Words.
     pub steps: u64,
+    /// [`RawAccess`]es: a ring.
+    pub accesses: u64,
     /// The size of the memory.
     pub total: u64,
 }
@@ -140,7 +174,9 @@ impl Regions {
         let warnings = up(modules + (MAX_MODULES * size_of::<RawModule>()) as u64);
         let conflicts = up(warnings + (MAX_WARNINGS * size_of::<RawWarning>()) as u64);
         let inputs = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
-        let stacks = up(inputs + INPUT_BYTES);
+        let files = up(inputs + INPUT_BYTES);
+        let changes = up(files + (MAX_FILES * size_of::<RawFile>()) as u64);
+        let stacks = up(changes + CHANGE_BYTES);
         let stacks_end = up(stacks + STACK_BYTES);
         let log = up(stacks_end + 2 * ONE_STACK_BYTES);
         let choices = up(log + events * size_of::<RawEvent>() as u64);
@@ -157,13 +193,16 @@ impl Regions {
         let stack_requests = up(plan_inputs + plan.inputs);
         let calls = up(stack_requests + plan.stack_requests * size_of::<u64>() as u64);
         let steps = up(calls + plan.stack_requests * CALLS_BYTES);
-        let total = up(steps + plan.step_words * size_of::<u64>() as u64);
+        let accesses = up(steps + plan.step_words * size_of::<u64>() as u64);
+        let total = up(accesses + plan.accesses * size_of::<RawAccess>() as u64);
         Self {
             threads,
             modules,
             warnings,
             conflicts,
             inputs,
+            files,
+            changes,
             stacks,
             stacks_end,
             events: log,
@@ -180,6 +219,7 @@ impl Regions {
             stack_requests,
             calls,
             steps,
+            accesses,
             total,
         }
     }
@@ -205,10 +245,16 @@ impl Header {
             conflicts: AtomicU32::new(0),
             saved_pages: AtomicU32::new(0),
             withheld: AtomicU32::new(0),
+            influences: AtomicU32::new(0),
             first_random: AtomicU64::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
+            accesses: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            files: AtomicU32::new(0),
+            changed_files: AtomicU32::new(0),
             tracer: TracerWords::new(),
+            private_directories: [0; PRIVATE_DIRECTORIES],
             end: End {
                 kind: EndKind::Unknown,
                 signal: 0,
@@ -336,6 +382,82 @@ impl RawInput {
     }
 }
 
+/// A file that the program used.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawFile {
+    /// The object by which events name it, see [`unsnarl_model::FileName::object`].
+    pub object: u64,
+    /// Its path, zero-terminated.
+    pub path: [u8; FILE_PATH],
+}
+
+/// The head of a recorded change of a file: what was there before. Its path, another path and its contents follow,
+/// together padded to a multiple of eight.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawChange {
+    /// The [`PriorState`]'s number.
+    pub kind: u32,
+    /// The permissions.
+    pub mode: u32,
+    /// The owner and group.
+    pub owner: [u32; 2],
+    /// The time of the last access: seconds and nanoseconds.
+    pub accessed: [i64; 2],
+    /// The time of the last modification.
+    pub modified: [i64; 2],
+    /// The length of the path.
+    pub path_len: u64,
+    /// The length of the target of a link, or of the path that a file had before.
+    pub other_len: u64,
+    /// The length of the contents.
+    pub contents_len: u64,
+}
+
+impl RawChange {
+    /// Returns the distance to the next change; `None` if the lengths are impossible.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        let bytes = self.path_len.checked_add(self.other_len)?.checked_add(self.contents_len)?;
+        bytes.checked_next_multiple_of(8)?.checked_add(size_of::<Self>() as u64)
+    }
+}
+
+/// The object of a path before a change.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriorState {
+    /// Nothing.
+    Absent,
+    /// A regular file with these contents.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A directory.
+    Directory,
+    /// A file that gets its name from another path.
+    Renamed,
+    /// A file whose attributes alone change.
+    Attributes,
+}
+
+impl PriorState {
+    /// Returns the state with this number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Absent,
+            1 => Self::File,
+            2 => Self::Link,
+            3 => Self::Directory,
+            4 => Self::Renamed,
+            5 => Self::Attributes,
+            _ => return None,
+        })
+    }
+}
+
 /// The threads that could have run instead of the event's, see [`EnabledThreads`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -430,4 +552,8 @@ pub enum EndKind {
     Internal,
     /// A library that the program opened cannot be bound eagerly; the message says why.
     NeedsLazyBinding,
+    /// The program was about to change a file, which it must not in this run; the message is the path. Or it was about
+    /// to use the network in a way that it must not; the message is [`crate::PORT`] or [`crate::PEER_OUTSIDE`];
+    /// or it was about to start a child: [`crate::CHILD`].
+    ChangesFiles,
 }

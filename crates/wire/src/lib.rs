@@ -7,32 +7,38 @@
 //! Everything is `repr(C)` at fixed offsets in one memory file, which both sides map.
 //!
 //! ```text
-//! Header | threads | modules | warnings | conflicts | stacks | events … | choices …
+//! Header | threads | modules | warnings | conflicts | inputs | files | changes | stacks | events … | choices …
 //!        | plan: threads, modules, segments, actions, spans
 //! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod access;
 mod event;
 mod header;
 mod plan;
 mod steps;
 
+pub use access::{LOGGED_ACCESSES, RawAccess};
 pub use event::RawEvent;
 pub use header::{
-    CALLS_BYTES, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
-    MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, RawConflict, RawEnabled, RawInput, RawModule, RawStack,
-    RawThread, RawWarning, Regions, WITHHELD_LONG, WITHHELD_SHORT,
+    CALLS_BYTES, CHANGE_BYTES, End, EndKind, FILE_PATH, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_FILES,
+    MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, PRIVATE_DIRECTORIES,
+    PriorState, READ_CLOCK, RawChange, RawConflict, RawEnabled, RawFile, RawInput, RawModule, RawStack,
+    RawThread, RawWarning, Regions, WAITING_WRITER, WITHHELD_LONG, WITHHELD_SHORT,
 };
-pub use plan::{MAX_ORDERING_FUNCTIONS, PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
+pub use plan::{
+    FileRule, MAX_ORDERING_FUNCTIONS, NetworkRule, PlanThread, PlanWords, RawAction, RawSegment, RawSpan,
+    SideRequest,
+};
 pub use steps::{
     CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, RING_WORDS, SIGNAL_WORDS, StepKind, StepWord,
     TRACE_FULL, TracerWords, Tracing,
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 24;
+pub const VERSION: u32 = 27;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -173,6 +179,15 @@ pub const SPIN_CHECK_SIGNAL: i32 = 33;
 /// The reason for refusing programs with a Java virtual machine, by their file or when they load the machine.
 pub const JVM_REFUSED: &str = "it is a Java virtual machine, which stops its threads by faults and switches them \
      by itself; unsnarl is for C, C++ and Rust";
+
+/// The message of a run that ends before the program takes a port that it chose.
+pub const PORT: &str = "port";
+
+/// The message of a run that ends before the program starts a child, which may change files.
+pub const CHILD: &str = "child";
+
+/// The message of a run that ends before the program talks to anybody outside its own network.
+pub const PEER_OUTSIDE: &str = "network";
 
 /// The message of a timeout if the program could only have continued by input from outside.
 pub const WAITED_OUTSIDE: &str = "outside";

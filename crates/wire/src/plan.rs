@@ -51,8 +51,12 @@ pub struct PlanWords {
     pub timeouts: u8,
     /// 1 if a thread creation is followed by a schedule point in programs whose accesses are not seen.
     pub continuations: u8,
+    /// The number of the [`FileRule`].
+    pub files: u8,
+    /// The number of the [`NetworkRule`].
+    pub network: u8,
     /// Padding for alignment.
-    pub padding: [u8; 1],
+    pub padding: [u8; 7],
     /// One access in this many is a schedule point.
     pub one_in: u32,
     /// The policy's first parameter, if it has one.
@@ -82,6 +86,8 @@ pub struct PlanWords {
     pub pauses: u64,
     /// The number of bytes of inputs to replay.
     pub inputs: u64,
+    /// The number of plain accesses that the run keeps beside its events; 0 to log none.
+    pub accesses: u64,
     /// The number of events whose call stacks are requested.
     pub stack_requests: u64,
     /// The two operations of a conflict whose call stacks are requested.
@@ -94,6 +100,59 @@ pub struct PlanWords {
     /// The address ranges, in the program's file, of precompiled functions that order threads without an event: first
     /// and last, both 0 for none.
     pub ordering_functions: [[u64; 2]; MAX_ORDERING_FUNCTIONS],
+}
+
+/// The rule for a program that changes files.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileRule {
+    /// The changes stay.
+    #[default]
+    Keep,
+    /// The runtime records what was there before, so that the controller can undo the changes.
+    Undo,
+    /// The run ends before the first change.
+    Stop,
+    /// Like `Undo` in the directories that the header lists, and like `Stop` elsewhere.
+    UndoPrivate,
+}
+
+impl FileRule {
+    /// Returns the rule with this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Undo,
+            2 => Self::Stop,
+            3 => Self::UndoPrivate,
+            _ => Self::Keep,
+        }
+    }
+}
+
+/// Which network the program has.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkRule {
+    /// The machine's.
+    #[default]
+    Machine,
+    /// The machine's, and the run ends before the program takes a port that it chose.
+    Stop,
+    /// One of its own, and the run ends before the program talks to anybody else.
+    Private,
+}
+
+impl NetworkRule {
+    /// Returns the rule with this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Stop,
+            2 => Self::Private,
+            _ => Self::Machine,
+        }
+    }
 }
 
 /// An operation whose call stack is requested: the last one of this kind before the conflict is found.

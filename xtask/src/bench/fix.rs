@@ -9,20 +9,39 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Programs with a bug; each has a counterpart without it.
-const PROGRAMS: [&str; 8] = [
-    "account",
-    "bluetooth",
-    "bounded_buffer",
-    "lazy_init",
-    "reorder",
-    "stringbuffer",
-    "twostage",
-    "workstealing_queue",
+const C_PROGRAMS: [(&str, &str); 8] = [
+    ("account", "account_fixed"),
+    ("bluetooth", "bluetooth_fixed"),
+    ("bounded_buffer", "bounded_buffer_fixed"),
+    ("lazy_init", "lazy_init_fixed"),
+    ("reorder_3", "reorder_fixed"),
+    ("stringbuffer", "stringbuffer_fixed"),
+    ("twostage_2", "twostage_fixed"),
+    ("workstealing_queue", "workstealing_queue_fixed"),
+];
+
+/// Programs with the bug unless `FIXED` is defined, or the feature `fixed` is given.
+const TALLY: &str = include_str!("fix/tally.cpp");
+const LEDGER: &str = include_str!("fix/ledger.rs");
+
+/// A compiler and its level of optimisation.
+#[derive(Clone, Copy)]
+struct Toolchain {
+    c: &'static str,
+    cpp: &'static str,
+    level: &'static str,
+}
+
+const TOOLCHAINS: [Toolchain; 4] = [
+    Toolchain { c: "gcc", cpp: "g++", level: "-O1" },
+    Toolchain { c: "gcc", cpp: "g++", level: "-O0" },
+    Toolchain { c: "gcc", cpp: "g++", level: "-O2" },
+    Toolchain { c: "clang", cpp: "clang++", level: "-O2" },
 ];
 
 /// Searches for each program: strategy and seed.
 const STRATEGIES: [&str; 3] = ["random", "race", "pct"];
-const SEEDS: usize = 9;
+const SEEDS: usize = 6;
 
 /// The build whose verdict is asked for.
 #[derive(Clone, Copy)]
@@ -42,25 +61,28 @@ const BUILDS: [Build; 4] = [
 pub(crate) fn bench() -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
+    tools::require(tools::CLANG)?;
     eprintln!("building unsnarl");
     let bench = Bench { unsnarl: workspace.build_unsnarl()?, directory: workspace.scratch("bench-fix")? };
-    let programs = workspace.root.join("programs/c");
     let mut table = [Counts::default(); BUILDS.len()];
-    for program in PROGRAMS {
-        bench.build(&programs, program).with_context(|| program)?;
-        for seed in 1..=SEEDS {
-            let strategy = STRATEGIES[seed % STRATEGIES.len()];
-            if !bench.find(strategy, seed).with_context(|| program)? {
-                continue;
-            }
-            for (number, (build, counts)) in BUILDS.iter().zip(&mut table).enumerate() {
-                let verdict = bench.verdict(number).with_context(|| program)?;
-                if counts.add(*build, &verdict)? {
-                    println!("{program}, {strategy}, seed {seed}: {} of {}", verdict, build.name);
-                }
-            }
+    let mut traces = 0;
+    for toolchain in TOOLCHAINS {
+        let programs = workspace.root.join("programs/c");
+        for (program, fixed) in C_PROGRAMS {
+            let name = format!("{program}, {} {}", toolchain.c, toolchain.level);
+            bench.build_c(&programs, (program, fixed), toolchain).with_context(|| name.clone())?;
+            traces += bench.check_all(&name, &mut table)?;
         }
+        let name = format!("tally, {} {}", toolchain.cpp, toolchain.level);
+        bench.build_cpp(toolchain).with_context(|| name.clone())?;
+        traces += bench.check_all(&name, &mut table)?;
     }
+    for level in ["0", "2"] {
+        let name = format!("ledger, rustc -O{level}");
+        bench.build_rust(level).with_context(|| name.clone())?;
+        traces += bench.check_all(&name, &mut table)?;
+    }
+    println!("{traces} traces");
     println!(
         "{:<24} {:>7} {:>6} {:>12} {:>12} {:>6}",
         "build", "failing", "fixed", "unreachable", "cannot tell", "wrong"
@@ -119,29 +141,106 @@ struct Bench {
 }
 
 impl Bench {
+    /// Searches with each seed, and asks for all verdicts; returns the number of traces.
+    fn check_all(&self, program: &str, table: &mut [Counts]) -> Result<usize> {
+        let mut traces = 0;
+        for seed in 1..=SEEDS {
+            let strategy = STRATEGIES[seed % STRATEGIES.len()];
+            if !self.find(strategy, seed).with_context(|| program.to_owned())? {
+                continue;
+            }
+            traces += 1;
+            for (number, (build, counts)) in BUILDS.iter().zip(table.iter_mut()).enumerate() {
+                let verdict = self.verdict(number).with_context(|| program.to_owned())?;
+                if counts.add(*build, &verdict)? {
+                    println!("{program}, {strategy}, seed {seed}: {verdict} of {}", build.name);
+                }
+            }
+        }
+        Ok(traces)
+    }
+
     /// Builds the program in all variants.
-    fn build(&self, programs: &Path, program: &str) -> Result<()> {
+    fn build_c(&self, programs: &Path, (program, fixed): (&str, &str), toolchain: Toolchain) -> Result<()> {
         let source = fs::read_to_string(programs.join(format!("{program}.c")))?;
-        let fixed = fs::read_to_string(programs.join(format!("{program}_fixed.c")))?;
+        let fixed = fs::read_to_string(programs.join(format!("{fixed}.c")))?;
+        let compile = |name: &str, source: &str| {
+            let include = ["-I".to_owned(), programs.display().to_string()];
+            self.compile("cc", name, ("program.c", source), toolchain, &include)
+        };
+        self.build_variants(compile, &source, &fixed)
+    }
+
+    fn build_cpp(&self, toolchain: Toolchain) -> Result<()> {
+        let fixed = format!("#define FIXED\n#line 1\n{TALLY}");
+        let compile = |name: &str, source: &str| {
+            self.compile("c++", name, ("program.cpp", source), toolchain, &["-std=c++17".to_owned()])
+        };
+        self.build_variants(compile, TALLY, &fixed)
+    }
+
+    fn build_variants(
+        &self,
+        compile: impl Fn(&str, &str) -> Result<()>,
+        source: &str,
+        fixed: &str,
+    ) -> Result<()> {
         let unrelated = format!(
             "static int spare[64];\nint more_of(int n) {{ return spare[n & 63] + n; }}\n#line 1\n{source}"
         );
-        self.compile(programs, "bug", &source)?;
+        compile("bug", source)?;
         fs::copy(self.directory.join("bug"), self.directory.join(file_of(0)))?;
-        for (number, source) in [&source, &unrelated, &fixed].into_iter().enumerate() {
-            self.compile(programs, &file_of(number + 1), source)?;
+        for (number, source) in [source, &unrelated, fixed].into_iter().enumerate() {
+            compile(&file_of(number + 1), source)?;
         }
         Ok(())
     }
 
-    fn compile(&self, programs: &Path, name: &str, source: &str) -> Result<()> {
+    fn compile(
+        &self,
+        wrapped: &str,
+        name: &str,
+        (file, source): (&str, &str),
+        toolchain: Toolchain,
+        flags: &[String],
+    ) -> Result<()> {
         let folder = self.directory.join(format!("source-of-{name}"));
         fs::create_dir_all(&folder)?;
-        fs::write(folder.join("program.c"), source)?;
+        fs::write(folder.join(file), source)?;
         let mut command = Command::new(&self.unsnarl);
-        command.args(["cc", "-O1", "-g", "-pthread", "-w", "-I"]).arg(programs);
-        command.arg("-o").arg(self.directory.join(name)).arg("program.c").current_dir(&folder);
+        command.env("UNSNARL_CC", toolchain.c).env("UNSNARL_CXX", toolchain.cpp);
+        command.args([wrapped, toolchain.level, "-g", "-pthread", "-w"]).args(flags);
+        command.arg("-o").arg(self.directory.join(name)).arg(file).current_dir(&folder);
         output(&mut command, "the compiler")?;
+        Ok(())
+    }
+
+    fn build_rust(&self, level: &str) -> Result<()> {
+        let unrelated = format!("{LEDGER}\npub fn spare(n: u64) -> u64 {{\n    n * 3\n}}\n");
+        let variants = [
+            ("bug".to_owned(), LEDGER, false),
+            (file_of(1), LEDGER, false),
+            (file_of(2), &unrelated, false),
+            (file_of(3), LEDGER, true),
+        ];
+        for (name, source, fixed) in variants {
+            // Each is built in a directory of its own, like a checkout.
+            let package = self.directory.join(format!("package-{level}-{name}"));
+            fs::create_dir_all(package.join("src"))?;
+            let manifest = format!(
+                "[package]\nname = \"ledger\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
+                 [features]\nfixed = []\n[profile.dev]\nopt-level = {level}\n"
+            );
+            fs::write(package.join("Cargo.toml"), manifest)?;
+            fs::write(package.join("src/main.rs"), source)?;
+            let mut cargo = Command::new(&self.unsnarl);
+            cargo.args(["cargo", "build", "--quiet", "--offline"]).current_dir(&package);
+            cargo.args(fixed.then_some("--features=fixed")).env_remove("CARGO_TARGET_DIR");
+            output(&mut cargo, "unsnarl cargo build")?;
+            let built = package.join("target/unsnarl/x86_64-unknown-linux-gnu/debug/ledger");
+            fs::copy(built, self.directory.join(name))?;
+        }
+        fs::copy(self.directory.join("bug"), self.directory.join(file_of(0)))?;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The distinct failures of a search.
 
+use super::found::SavedTrace;
 use unsnarl_model::{Signature, Trace};
 
 /// A failure and its number of occurrences.
@@ -12,6 +13,7 @@ pub(crate) struct Failure {
     pub(crate) run: u64,
     /// The result of its replay.
     pub(super) check: String,
+    pub(crate) saved: SavedTrace,
 }
 
 /// Failures with distinct signatures, in order of first occurrence.
@@ -25,7 +27,7 @@ impl Failures {
         known.map(|known| known.times += 1).is_some()
     }
 
-    pub(super) fn add(&mut self, trace: Trace, run: u64, check: String) {
-        self.0.push(Failure { signature: trace.signature(), trace, times: 1, run, check });
+    pub(super) fn add(&mut self, trace: Trace, run: u64, check: String, saved: SavedTrace) {
+        self.0.push(Failure { signature: trace.signature(), trace, times: 1, run, check, saved });
     }
 }

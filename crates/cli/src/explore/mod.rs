@@ -2,13 +2,14 @@
 
 pub(crate) mod budget;
 mod failures;
+pub(crate) mod found;
 pub(crate) mod predicate;
 mod race;
 mod start_snapshot;
 mod verification;
 
 use crate::{
-    checkpoint,
+    checkpoint, coverage,
     examined::{Claim, Examined},
     judge,
     options::{FailOn, Follow, PointSet, RunArgs, Target, duration},
@@ -20,25 +21,26 @@ use crate::{
 use anyhow::Result;
 use budget::Budget;
 use failures::{Failure, Failures};
+use found::{Destination, FoundTraces, SavedTrace};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Error, Executor, Settings, WithheldTimeouts};
+use unsnarl_exec::{Error, Executor, HiddenInfluences, Settings, WithheldTimeouts};
 use unsnarl_model::{
     Conflict, ConflictKind, EnabledThreads, Limit, Misuse, Module, OutcomeKind, Plan, Policy, Program, Trace,
 };
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, CompleteSearch, IncompleteReason, Novelty, PctStrategy, Portfolio, RaceDirectedStrategy,
-    Randomness, RunSteps, RunSummary, SeedSweep, Strategy,
+    Chess, ClassSampling, CompleteSearch, Coverage, IncompleteReason, Novelty, PctStrategy, Portfolio,
+    RaceDirectedStrategy, Randomness, RunSteps, RunSummary, SeedSweep, Strategy, schedule_class,
 };
 pub(crate) use verification::{NOT_REPRODUCED, SAME_FAILURE};
 use verification::{UnreproducedFailure, UnreproducedFailures, Verification, verify};
@@ -134,6 +136,12 @@ pub(crate) struct SearchReport {
     limits: BTreeMap<Limit, (u64, String)>,
     /// Failures that did not happen again in a replay.
     pub(crate) unreproduced: UnreproducedFailures,
+    /// Runs with failures that `--same-if` excludes.
+    pub(crate) excluded: u64,
+    /// Traces of failures that were not replayed, because the search ended.
+    pub(crate) unchecked: Vec<PathBuf>,
+    /// The error that ended the search, after it had found something.
+    error: Option<anyhow::Error>,
     pub(crate) interrupted: bool,
     /// The time that is used up, if that ended the search.
     time_is_up: Option<String>,
@@ -144,6 +152,9 @@ pub(crate) struct SearchReport {
     races: Vec<race::RaceDescription>,
     /// Races or none: uninstrumented code may have ordered the accesses.
     possible_races: Vec<race::RaceDescription>,
+    coverage: Coverage,
+    /// The runs looked for conflicts.
+    compares: bool,
     examined: Examined,
     cwd: String,
     modules: Vec<Module>,
@@ -151,39 +162,45 @@ pub(crate) struct SearchReport {
     /// The program used random numbers.
     random_numbers: bool,
     from_checkpoint: bool,
+    influences: HiddenInfluences,
+    /// Some run did something that is not modelled.
+    not_modelled: bool,
 }
 
 impl SearchReport {
-    /// Returns everything as JSON, with the paths of the failures' traces.
-    pub(crate) fn json(&self, paths: &[PathBuf]) -> Value {
-        let failure_json = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
-        let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(failure_json).collect();
+    /// Returns everything as JSON.
+    pub(crate) fn json(&self) -> Value {
+        let failures: Vec<Value> = self.failures.0.iter().map(Failure::json).collect();
         let first = |field: &str| failures.first().map_or(Value::Null, |failure| failure[field].clone());
         json!({
             "found": !failures.is_empty(), "runs": self.runs, "elapsed_s": self.elapsed.as_secs_f64(),
             "strategy": self.strategy, "distinct_schedules": self.schedules.len(),
             "interrupted": self.interrupted, "trace": first("trace"), "seed": first("seed"),
             "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
-            "failures": failures, "runs_with_warnings": self.warned, "undecided": self.undecided,
+            "failures": failures, "excluded": self.excluded, "unchecked": self.unchecked,
+            "error": self.error.as_ref().map(|error| format!("{error:#}")),
+            "runs_with_warnings": self.warned, "undecided": self.undecided,
             "unreproduced": self.unreproduced.0.iter().map(UnreproducedFailure::json).collect::<Vec<_>>(),
             "warnings": self.first_warned.as_ref().map(|trace| output::trace_json(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
             "possible_races": self.possible_races.iter().map(race::json).collect::<Vec<_>>(),
             "complete": self.claim().json(), "examined": self.examined.json(),
+            "coverage": coverage::json(&self.coverage, self.compares),
         })
     }
 
     /// Returns what may be claimed if there is no failure.
     pub(crate) fn claim(&self) -> Claim<'_> {
-        let not_modelled = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse == Misuse::NotModelled);
         Claim {
             examined: &self.examined,
             complete: self.completeness,
-            undecided: self.decided() < self.runs,
+            undecided: self.decided() < self.runs || self.excluded > 0,
             one_thread: self.has_one_thread(),
             random_numbers: self.random_numbers,
             from_checkpoint: self.from_checkpoint,
-            not_modelled: self.first_warned.as_ref().is_some_and(not_modelled),
+            not_modelled: self.not_modelled,
+            influences: self.influences,
+            races: !self.races.is_empty() || !self.possible_races.is_empty(),
             cwd: &self.cwd,
         }
     }
@@ -191,6 +208,27 @@ impl SearchReport {
     /// Returns whether the program has one thread, so that all its schedules are the same.
     fn has_one_thread(&self) -> bool {
         self.one_thread && self.decided() == self.runs
+    }
+
+    /// Describes how far the search got; empty if it got everywhere within its schedule points.
+    pub(crate) fn coverage_text(&self) -> String {
+        let ran_all = self.claim().complete().is_some_and(|complete| complete.preemptions.is_none());
+        if ran_all || self.has_one_thread() || self.runs == 0 {
+            return String::new();
+        }
+        coverage::text(&self.coverage, self.compares)
+    }
+
+    /// Says in a few words how far the search got, after a comma.
+    pub(crate) fn reached_text(&self) -> String {
+        let Coverage { pairs, both_orders, .. } = self.coverage;
+        if self.claim().is_all() {
+            ", all explored".into()
+        } else if self.compares && pairs > 0 {
+            format!(", {both_orders} of {pairs} pairs in both orders")
+        } else {
+            String::new()
+        }
     }
 
     /// Returns whether further runs would only repeat the earlier ones.
@@ -213,6 +251,9 @@ impl SearchReport {
     /// Returns what the search says about the program, once it has ended.
     pub(crate) fn verdict(&self) -> Verdict {
         match (self.failures.0.is_empty(), self.interrupted) {
+            (false, _) if self.failures.0.iter().any(|failure| failure.saved.path().is_none()) => {
+                Verdict::NotSaved
+            }
             (false, _) => Verdict::Failure,
             (true, true) => Verdict::Interrupted,
             (true, false) if self.decided() == 0 => Verdict::Undecided,
@@ -232,6 +273,23 @@ impl SearchReport {
     /// Describes the failures that did not happen again.
     fn unreproduced_text(&self) -> String {
         self.unreproduced.0.iter().map(UnreproducedFailure::text).collect()
+    }
+
+    /// Says how many runs failed in a way that `--same-if` excludes.
+    fn excluded_text(&self) -> String {
+        match self.excluded {
+            0 => String::new(),
+            1 => "1 run failed in another way (--same-if excludes it)\n".into(),
+            n => format!("{n} runs failed in other ways (--same-if excludes them)\n"),
+        }
+    }
+
+    /// Names the traces of failures that were not replayed.
+    fn unchecked_text(&self) -> String {
+        let line = |path: &PathBuf| {
+            format!("found    {} (not replayed, because the search ended)\n", output::quoted(path))
+        };
+        self.unchecked.iter().map(line).collect()
     }
 
     /// Returns how warnings become failures; empty if they cannot.
@@ -285,12 +343,14 @@ impl SearchReport {
 
 impl SearchReport {
     /// Adds the next run; a failure counts only if it happens again.
-    fn add(&mut self, run: RunResult, plan: &Plan, settings: &Settings) {
+    fn add(&mut self, run: RunResult, plan: &Plan, settings: &Settings, found: &FoundTraces<'_>) {
         self.runs += 1;
         self.schedules.insert(run.schedule);
         self.one_thread = run.threads == 1 && (self.one_thread || self.runs == 1);
         self.random_numbers |= run.first_random.is_some();
+        self.compares |= plan.conflicts;
         self.from_checkpoint |= plan.from_checkpoint;
+        self.influences |= run.influences;
         self.withheld_long_timeouts |= run.withheld_timeouts.long;
         if run.modules.len() > self.modules.len() {
             self.modules = run.modules;
@@ -300,26 +360,36 @@ impl SearchReport {
             self.limits.entry(limit).or_insert((0, reached)).0 += 1;
         }
         if let Some(trace) = run.failure {
-            self.add_failure(trace, settings);
+            self.add_failure(trace, settings, found);
         }
+        self.excluded += u64::from(run.excluded);
         self.warned += u64::from(run.warned.is_some());
         let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_program_error());
         self.misused += u64::from(run.warned.as_ref().is_some_and(misused));
+        let not_modelled = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse == Misuse::NotModelled);
+        self.not_modelled |= run.warned.as_ref().is_some_and(not_modelled);
         self.first_warned = self.first_warned.take().or(run.warned);
     }
 
-    fn add_failure(&mut self, trace: Trace, settings: &Settings) {
+    fn add_failure(&mut self, trace: Trace, settings: &Settings, found: &FoundTraces<'_>) {
         let signature = trace.signature();
         if self.failures.count(&signature) {
             return;
         }
         let run = self.runs;
         if self.unreproduced.is_hopeless(&signature) {
+            found.discard(&signature);
             return self.unreproduced.add(trace, run, String::new());
         }
         match verify(&trace, Settings { serve: false, ..settings.clone() }) {
-            Verification::Holds(check) => self.failures.add(trace, run, check),
-            Verification::NotReproduced(reason) => self.unreproduced.add(trace, run, reason),
+            Verification::Holds(check) => {
+                let saved = found.confirm(&trace);
+                self.failures.add(trace, run, check, saved);
+            }
+            Verification::NotReproduced(reason) => {
+                found.discard(&signature);
+                self.unreproduced.add(trace, run, reason);
+            }
         }
     }
 
@@ -342,6 +412,8 @@ fn unless_interrupted<T>(result: Result<T>) -> Result<Option<T>> {
 /// Result of one run.
 struct RunResult {
     failure: Option<Trace>,
+    /// The run failed in a way that the user does not look for.
+    excluded: bool,
     /// The trace of a run that ended normally but with warnings.
     warned: Option<Trace>,
     /// The limit that stopped the run, and what was reached.
@@ -355,15 +427,20 @@ struct RunResult {
     modules: Vec<Module>,
     steps: Option<RunSteps>,
     withheld_timeouts: WithheldTimeouts,
+    /// The run's schedule class, if it was determined.
+    class: Option<u64>,
+    /// Influences on the run that limit a claim.
+    influences: HiddenInfluences,
 }
 
 impl RunResult {
-    fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
+    fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan, sampling: ClassSampling) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { (Vec::new(), run.modules()) };
         let (schedule, points, single_thread_points) =
             (run.schedule_hash(), run.points(), run.single_thread_points());
         Self {
             failure: None,
+            excluded: false,
             warned: None,
             undecided: None,
             schedule,
@@ -375,6 +452,13 @@ impl RunResult {
             modules,
             steps: None,
             withheld_timeouts: run.withheld_timeouts(),
+            // Only systematic searches, and those of programs with one thread, make claims.
+            influences: if plan.choices || run.threads() == 1 {
+                run.hidden_influences()
+            } else {
+                HiddenInfluences::default()
+            },
+            class: sampling.includes(plan).then(|| schedule_class(run.located_events())),
         }
     }
 
@@ -387,6 +471,7 @@ impl RunResult {
             modules,
             steps,
             withheld_timeouts,
+            class,
             ..
         } = self;
         RunSummary {
@@ -397,6 +482,7 @@ impl RunResult {
             modules,
             steps: steps.as_ref(),
             withheld_timeouts: *withheld_timeouts != WithheldTimeouts::default(),
+            class: *class,
         }
     }
 }
@@ -408,8 +494,9 @@ impl Explore {
         let interrupt = interrupt()?;
         let budget = self.options.budget();
         let bar = progress(&budget, self.options.run.json);
-        let mut search = self.options.explore(program, budget, &interrupt, &bar)?;
-        self.report(&mut search)
+        let destination = self.destination(&program);
+        let mut search = self.options.explore(program, budget, (&interrupt, &bar), &destination)?;
+        self.report(&mut search, &destination)
     }
 }
 
@@ -440,8 +527,8 @@ impl SearchOptions {
         &self,
         program: Program,
         budget: Budget,
-        interrupt: &Arc<AtomicBool>,
-        progress: &ProgressBar,
+        (interrupt, progress): (&Arc<AtomicBool>, &ProgressBar),
+        destination: &Destination,
     ) -> Result<SearchReport> {
         traces::prepare();
         let settings = Settings { until: budget.until, ..self.settings(interrupt) };
@@ -451,25 +538,36 @@ impl SearchOptions {
             return Ok(search);
         };
         let mut pool = self.pool(&program, &settings)?;
-        let (mut search, races) = self.search(strategy, &mut pool, (budget, &settings), progress)?;
+        let found = FoundTraces::new(Some(destination));
+        let searched = self.search(&program, strategy, &mut pool, (budget, &settings), &found, progress);
+        let (mut search, races) = searched.inspect_err(|_| {
+            for path in found.unchecked() {
+                eprintln!("found before the error, not replayed: {}", output::quoted(&path));
+            }
+        })?;
+        if search.interrupted || search.time_is_up.is_some() || search.error.is_some() {
+            search.unchecked = found.unchecked();
+        }
+        found.remove_unchecked();
         search.races = races.describe(ConflictKind::Race, &program.cwd);
         search.possible_races = races.describe(ConflictKind::Possible, &program.cwd);
-        let points = self.run.points(PointSet::default());
-        search.examined = Examined::new(&points, self.run.one_in(), &search.modules, &program.cwd);
-        search.cwd = program.cwd;
         Ok(search)
     }
 
     fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
         // Each run keeps two processors busy, one after the other.
         let busy_waits = self.jobs * 2 <= default_jobs();
-        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, ..self.run.settings() }
+        let settings = self.run.settings();
+        let files = self.checks.file_changes(settings.files);
+        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, files, ..settings }
     }
 
     /// Creates one executor per job.
     fn pool(&self, program: &Program, settings: &Settings) -> Result<Pool> {
         let executor = |_| Executor::new(program.clone(), settings.clone());
-        Ok(Pool { executors: (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()? })
+        // A check inspects what a run left behind, so runs must not overlap.
+        let jobs = if self.checks.inspect_environment() { 1 } else { self.jobs.clamp(1, 256) };
+        Ok(Pool { executors: (0..jobs).map(executor).collect::<Result<_, _>>()? })
     }
 
     /// Makes one search after the other: each strategy gets the given number of seeds, until its runs are used up. Each
@@ -493,8 +591,14 @@ impl SearchOptions {
                 let options = Self { strategy: name.clone(), seed, ..self.clone() };
                 let strategy = options.strategy(program, &settings)?;
                 let budget = Budget { runs: Some(self.runs.unwrap_or(1000)), time: None, until: None };
-                let (search, races) =
-                    options.search(strategy, &mut pool, (budget, &settings), &ProgressBar::hidden())?;
+                let (search, races) = options.search(
+                    program,
+                    strategy,
+                    &mut pool,
+                    (budget, &settings),
+                    &FoundTraces::new(None),
+                    &ProgressBar::hidden(),
+                )?;
                 if search.interrupted {
                     return Err(Error::Interrupted.into());
                 }
@@ -561,13 +665,15 @@ impl SearchOptions {
 
     fn search(
         &self,
+        program: &Program,
         mut strategy: unsnarl_search::Search,
         pool: &mut Pool,
         (budget, settings): (Budget, &Settings),
+        found: &FoundTraces<'_>,
         progress: &ProgressBar,
     ) -> Result<(SearchReport, race::Races)> {
         let begin = Instant::now();
-        let mut search = SearchReport::default();
+        let mut search = SearchReport { cwd: program.cwd.clone(), ..SearchReport::default() };
         let mut races = race::Races::default();
         let mut start_snapshot = start_snapshot::StartSnapshot::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
@@ -587,8 +693,12 @@ impl SearchOptions {
                 search.stop(&budget, settings);
                 break;
             }
+            let sampling = strategy.sampling();
             let job = |executor: &mut Executor, plan: &Plan| {
-                let attempt = self.attempt(executor, plan);
+                let attempt = self.attempt(executor, plan, sampling);
+                if let Ok(RunResult { failure: Some(trace), .. }) = &attempt {
+                    found.keep(trace);
+                }
                 progress.inc(1);
                 unless_interrupted(attempt)
             };
@@ -597,7 +707,14 @@ impl SearchOptions {
             };
             let mut rest = plans.as_slice();
             while !ended && !rest.is_empty() {
-                let runs = pool.run(rest, job, ends)?;
+                let runs = match pool.run(rest, job, ends) {
+                    Err(error) if !search.failures.0.is_empty() => {
+                        search.error = Some(error);
+                        ended = true;
+                        break;
+                    }
+                    runs => runs?,
+                };
                 let (these, others) = rest.split_at(runs.len());
                 rest = others;
                 for (run, plan) in runs.into_iter().zip(these) {
@@ -608,12 +725,26 @@ impl SearchOptions {
                     };
                     strategy.learn(plan, &run.summary());
                     races.add(&run.conflicts, &run.modules);
-                    search.add(run, plan, settings);
+                    let known = search.failures.0.len();
+                    search.add(run, plan, settings, found);
+                    if let Some(failure) =
+                        search.failures.0.get(known).filter(|_| self.keep_going && !self.run.json)
+                    {
+                        progress.suspend(|| eprint!("{}", failure.notice()));
+                    }
                 }
                 ended |= (!self.keep_going && !search.failures.0.is_empty()) || search.repeats();
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
             let raced = races.count();
+            // Other strategies have nothing left to find. What else limits a claim does not go away.
+            let ran_all = |complete: CompleteSearch| complete.preemptions.is_none();
+            let complete = strategy.completeness().filter(|&complete| raced == 0 && ran_all(complete));
+            if !ended && complete.is_some() && search.completeness != complete {
+                search.completeness = complete;
+                search.examined = self.examined(&search);
+                ended = search.claim().is_all();
+            }
             progress
                 .set_message(format!("{distinct} distinct schedules, {raced} races, {failures} failures"));
         }
@@ -622,13 +753,21 @@ impl SearchOptions {
         search.strategy = strategy.name();
         search.completeness = strategy.completeness();
         search.incomplete_reason = strategy.incomplete_reason();
+        search.coverage = strategy.coverage();
+        search.examined = self.examined(&search);
         Ok((search, races))
     }
 
+    /// Returns what the runs of a search examine.
+    fn examined(&self, search: &SearchReport) -> Examined {
+        let points = self.run.points(PointSet::default());
+        Examined::new(&points, self.run.one_in(), &search.modules, &search.cwd)
+    }
+
     /// Makes one run.
-    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<RunResult> {
+    fn attempt(&self, executor: &mut Executor, plan: &Plan, sampling: ClassSampling) -> Result<RunResult> {
         let run = executor.run(plan)?;
-        let mut attempt = RunResult::of(&run, plan);
+        let mut attempt = RunResult::of(&run, plan, sampling);
         attempt.undecided = run.undecided();
         let decided = attempt.undecided.is_none();
         // A run that was stopped leaves nothing behind that a check could judge.
@@ -649,37 +788,35 @@ impl SearchOptions {
             attempt.steps = Some(RunSteps::of(&trace, choices, ended));
         }
         predicate::judge(&mut trace, &self.run.fail_on, failure_message);
-        let failed = trace.outcome.is_failure();
-        let warned = !failed && decided && !trace.warnings.is_empty();
+        self.checks.exclude(&mut trace);
+        attempt.excluded = trace.outcome.excluded;
+        let failed = trace.outcome.is_failure() && !attempt.excluded;
+        let warned = !failed && !attempt.excluded && decided && !trace.warnings.is_empty();
         // A misuse or a race before the limit is a failure.
-        attempt.undecided.take_if(|_| failed);
+        attempt.undecided.take_if(|_| failed || attempt.excluded);
         (attempt.failure, attempt.warned) =
             if failed { (Some(trace), None) } else { (None, warned.then_some(trace)) };
         Ok(attempt)
     }
-
-    /// Returns the path of the nth failure, if the user named the first: `bug.snarl`, `bug-2.snarl` …
-    pub(crate) fn path(&self, nth: usize) -> Option<PathBuf> {
-        let first = self.run.output.as_ref()?;
-        if nth == 0 {
-            return Some(first.clone());
-        }
-        let stem = first.file_stem().unwrap_or_default().to_string_lossy();
-        Some(first.with_file_name(format!("{stem}-{}.snarl", nth + 1)))
-    }
 }
 
 impl Explore {
-    pub(crate) fn report(&self, search: &mut SearchReport) -> Result<Verdict> {
-        // All of them are tried: one that cannot be saved is at least printed.
-        let saved = search.failures.0.iter_mut().enumerate().map(|(nth, failure)| {
+    /// Returns where the traces of a search of this program go.
+    fn destination(&self, program: &Program) -> Destination {
+        let requested = self.options.run.output.clone();
+        let name = traces::name_of_program(&program.path);
+        Destination { beside: requested.clone(), requested, before: 0, name }
+    }
+
+    pub(crate) fn report(&self, search: &mut SearchReport, destination: &Destination) -> Result<Verdict> {
+        for (nth, failure) in search.failures.0.iter_mut().enumerate() {
             judge::add_stacks(&mut failure.trace);
-            traces::save(&failure.trace, self.options.path(nth).as_deref())
-        });
-        let saved: Vec<Result<PathBuf>> = saved.collect();
-        let paths = saved.into_iter().collect::<Result<Vec<PathBuf>>>()?;
+            judge::add_accesses(&mut failure.trace);
+            found::finish(destination, nth, &failure.trace, &mut failure.saved);
+        }
         // `latest` should name the first failure.
-        if let (Some(first), true) = (paths.first(), paths.len() > 1) {
+        let mut paths = search.failures.0.iter().filter_map(|failure| failure.saved.path());
+        if let (Some(first), Some(_)) = (paths.next(), paths.next()) {
             traces::remember(first);
         }
         if let Some(path) = &self.options.junit {
@@ -688,14 +825,17 @@ impl Explore {
             report::save(path, &junit(&name, &[search.case("unsnarl", &name)]))?;
         }
         if self.options.run.json {
-            output::json(&search.json(&paths));
+            output::json(&search.json());
         } else {
-            self.print_text(search, &paths);
+            self.print_text(search);
+        }
+        if let Some(error) = &search.error {
+            eprintln!("error: the search ended early: {error:#}");
         }
         Ok(search.verdict())
     }
 
-    fn print_text(&self, search: &SearchReport, paths: &[PathBuf]) {
+    fn print_text(&self, search: &SearchReport) {
         let seconds = search.elapsed.as_secs_f64();
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
@@ -705,7 +845,7 @@ impl Explore {
             Some(None) => " --follow".into(),
             Some(Some(name)) => format!(" --follow={}", output::quoted(name.as_ref())),
         };
-        for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
+        for (nth, failure) in search.failures.0.iter().enumerate() {
             let plan = &failure.trace.plan;
             let strategy_name = strategy_name(plan);
             let s = if distinct == 1 { "" } else { "s" };
@@ -720,12 +860,14 @@ impl Explore {
                  found    {found} ({strategy_name}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
                  {}\
                  {}\
-                 rerun    unsnarl record --like {}{follow} -- {command}\n",
+                 {}",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
                 other_races(&failure.trace),
-                failure.commands(path),
-                output::quoted(path),
+                failure.commands(),
+                failure.saved.path().map_or_else(String::new, |path| {
+                    format!("rerun    unsnarl record --like {}{follow} -- {command}\n", output::quoted(path))
+                }),
             ));
         }
         if search.failures.0.is_empty() {
@@ -735,10 +877,12 @@ impl Explore {
                 None => String::new(),
             };
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
+            let such = if search.excluded > 0 { " that --same-if accepts" } else { "" };
             output::print(&format!(
-                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}{}",
+                "no failure{such} in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}{}{}{}",
                 search.undecided_text(),
                 search.claim().text(),
+                search.coverage_text(),
                 search.races_text(),
                 search.timeouts_text(),
                 if search.claim().is_all() || search.has_one_thread() {
@@ -760,6 +904,8 @@ impl Explore {
             output::print(&search.undecided_text());
         }
         output::print(&search.unreproduced_text());
+        output::print(&search.excluded_text());
+        output::print(&search.unchecked_text());
     }
 
     /// Returns what to try if nothing was found.
@@ -798,8 +944,11 @@ impl SearchReport {
                 self.unreproduced_text()
             )),
             [] => CaseResult::Passed(format!(
-                "no failure in {runs} runs, {} distinct schedules",
-                self.schedules.len()
+                "no failure in {runs} runs, {} distinct schedules\n{}{}{}",
+                self.schedules.len(),
+                self.undecided_text(),
+                self.claim().text(),
+                self.coverage_text(),
             )),
             failures => {
                 CaseResult::Failed(failures.iter().map(|failure| report::failure(&failure.trace)).collect())
@@ -817,15 +966,37 @@ impl UnreproducedFailure {
 }
 
 impl Failure {
-    fn json(&self, path: &Path) -> Value {
+    fn json(&self) -> Value {
         let (outcome, stats, _) = output::trace_json(&self.trace);
         let plan = &self.trace.plan;
-        json!({ "trace": path, "outcome": outcome, "stats": stats, "times": self.times,
+        let reason = match &self.saved {
+            SavedTrace::Not(reason) => Some(reason),
+            SavedTrace::At(_) | SavedTrace::Draft(_) => None,
+        };
+        json!({ "trace": self.saved.path(), "not_saved": reason, "run": self.run, "outcome": outcome, "stats": stats, "times": self.times,
             "seed": plan.seed, "policy": plan.tail.name() })
     }
 
-    /// Returns the path of the trace and the next commands, one per line.
-    pub(crate) fn commands(&self, path: &Path) -> String {
+    /// Says in one line that the failure was found, and where its trace is.
+    fn notice(&self) -> String {
+        let outcome = output::outcome(&self.trace);
+        let title = outcome.lines().next().unwrap_or_default();
+        match self.saved.path() {
+            Some(path) => format!("run {}: {title}; saved as {}\n", self.run, output::quoted(path)),
+            None => format!("run {}: {title}\n{}", self.run, traces::how_to_find_again(&self.trace)),
+        }
+    }
+
+    /// Returns the path of the trace and the next commands, one per line; if there is no trace, how to find the failure
+    /// again.
+    pub(crate) fn commands(&self) -> String {
+        let Some(path) = self.saved.path() else {
+            let reason = match &self.saved {
+                SavedTrace::Not(reason) => reason.as_str(),
+                SavedTrace::At(_) | SavedTrace::Draft(_) => "",
+            };
+            return format!("NOT SAVED: {reason}\n{}", traces::how_to_find_again(&self.trace));
+        };
         let (path, figures) = (output::quoted(path), output::figures(&self.trace));
         format!(
             "trace    {path} ({figures})\n\

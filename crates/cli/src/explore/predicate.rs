@@ -4,6 +4,7 @@ use crate::options::FailOn;
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 use std::process::{Command, Stdio};
+use unsnarl_exec::FileChanges;
 use unsnarl_model::{Outcome, OutcomeKind, Output, Trace};
 
 /// The user's checks, made after each run.
@@ -18,6 +19,12 @@ pub(crate) struct Checks {
     /// Fail a run if this shell command, run after it, does not exit with 0
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
+    /// Look only for failures whose message or output matches; others are counted, but not saved
+    ///
+    /// It narrows what counts as the same failure. Standard output, standard error and the failure's message are
+    /// searched; ^ and $ match at line ends
+    #[arg(long, value_name = "REGEX", value_parser = by_lines)]
+    same_if: Option<Regex>,
 }
 
 fn by_lines(pattern: &str) -> Result<Regex, regex::Error> {
@@ -30,9 +37,22 @@ impl Checks {
         self.fail_if_stdout.is_some() || self.fail_if_stderr.is_some() || self.check.is_some()
     }
 
+    /// Marks a failure that the user does not look for.
+    pub(crate) fn exclude(&self, trace: &mut Trace) {
+        let Some(regex) = self.same_if.as_ref().filter(|_| trace.outcome.is_failure()) else { return };
+        let texts = [trace.outcome.message.as_bytes(), &trace.output.stdout, &trace.output.stderr];
+        trace.outcome.excluded = !texts.into_iter().any(|text| regex.is_match(text));
+    }
+
     /// Returns whether they inspect something that parallel runs may share.
     pub(crate) const fn inspect_environment(&self) -> bool {
         self.check.is_some()
+    }
+
+    /// Returns what becomes of changed files: a check inspects them after the run.
+    pub(crate) fn file_changes(&self, requested: FileChanges) -> FileChanges {
+        let inspected = self.inspect_environment() && requested == FileChanges::Undo;
+        if inspected { FileChanges::UndoLater } else { requested }
     }
 
     /// Returns the message of the first check that fails for a run with this output.

@@ -27,7 +27,8 @@ impl<'a> Counterparts<'a> {
     pub(super) fn new(recorded: &'a Trace, old: &mut Symbols, new_path: &'a str, new: &mut Symbols) -> Self {
         let mut recorded_code = HashMap::new();
         let mut unchanged = HashMap::new();
-        for &site in recorded.sites.iter().filter(|site| site.module == ModuleIx(0)) {
+        let sites = recorded.sites.iter().copied().chain(planned_places(recorded).map(|(site, _)| site));
+        for site in sites.filter(|site| site.module == ModuleIx(0)) {
             let Some(code) = old.function_code(&recorded.modules, site) else { continue };
             let same = new.function_code_of(new_path, &code.name).filter(|new| new.is_unchanged(&code));
             if let Some(same) = same {
@@ -91,21 +92,23 @@ impl<'a> Counterparts<'a> {
         }
     }
 
-    /// Returns the plan for the new build: the recorded accesses are schedule points, and in functions that were
-    /// changed all accesses.
+    /// Returns the plan for the new build: it has the same schedule points, and in functions that were changed all
+    /// accesses. A thread may have been stopped at a point that it never passed, so points are not only the executed
+    /// accesses.
     pub(super) fn plan(&self, names: &mut ProgramNames<'_>, new: &mut Symbols) -> Plan {
         let plan = self.recorded.plan.clone();
         if plan.points != Points::Places {
             return plan;
         }
         let is_access = |event: &&Event| matches!(event.op, Op::Read | Op::Write);
-        let sites: BTreeSet<Site> =
-            self.recorded.events.iter().filter(is_access).map(|event| self.recorded.site(event)).collect();
+        let executed =
+            self.recorded.events.iter().filter(is_access).map(|event| (self.recorded.site(event), 1));
+        let points: BTreeSet<(Site, u64)> = executed.chain(planned_places(self.recorded)).collect();
         let mut places = Places::default();
-        for site in sites {
+        for (site, length) in points {
             if let Some((path, offset)) = self.counterpart(site) {
                 let module = places.module(path);
-                places.add(Span { module, start: offset, end: offset + 1 });
+                places.add(Span { module, start: offset, end: offset + length });
             } else if let Some(function) = names.place(site).function {
                 let path = self.path_of(site);
                 let module = places.module(path);
@@ -138,4 +141,15 @@ impl<'a> Counterparts<'a> {
             _ => self.new_path,
         }
     }
+}
+
+/// Returns the places that were schedule points of the recorded run: the first site, and the number of bytes.
+fn planned_places(recorded: &Trace) -> impl Iterator<Item = (Site, u64)> {
+    let places = &recorded.plan.places;
+    places.spans.iter().filter_map(|span| {
+        let path = places.modules.get(usize::from(span.module.0))?;
+        let module = recorded.modules.iter().position(|module| module.path == *path)?;
+        let site = Site { module: ModuleIx(module as u16), offset: span.start };
+        Some((site, span.end.saturating_sub(span.start)))
+    })
 }

@@ -25,8 +25,11 @@ impl FixReport<'_> {
         }
     }
 
-    /// Returns whether it fails in the same way. Sites differ between builds, so the message or the function decides.
+    /// Returns whether it fails in the same way. If the code was changed there, the message or the function decides.
     pub(super) fn is_same(&mut self) -> bool {
+        if self.recorded.signature() == self.checked.trace.signature() {
+            return true;
+        }
         let (old_outcome, new_outcome) = (&self.recorded.outcome, &self.checked.trace.outcome);
         let mut symbols = Symbols::new();
         let mut others = ProgramNames::new(&self.checked.trace.modules, &mut symbols);

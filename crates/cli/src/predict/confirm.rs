@@ -49,9 +49,18 @@ pub(super) struct Confirmation {
     pub(super) runs: u64,
     /// The number of runs that were stopped by a limit.
     pub(super) undecided: u64,
+    /// A trace could not be saved.
+    pub(super) not_saved: bool,
 }
 
 impl Confirmation {
+    /// Saves a trace with a confirmed error. If that fails, the error was printed, and the others are still tried.
+    fn save(&mut self, run: &Trace, suffix: &str) -> Option<PathBuf> {
+        let saved = traces::save_as(run, None, &named(run, suffix));
+        self.not_saved |= saved.is_err();
+        saved.inspect_err(|error| eprintln!("error: {error:#}")).ok()
+    }
+
     /// Returns the result if nothing was tried.
     pub(super) const fn none() -> Self {
         Self {
@@ -63,6 +72,7 @@ impl Confirmation {
             time_is_up: false,
             runs: 0,
             undecided: 0,
+            not_saved: false,
         }
     }
 }
@@ -106,22 +116,22 @@ fn try_all(
     };
     // A run with a race often has several. The first run repeats the recording with race detection: some races need no
     // other order, such as those around relaxed atomics.
-    let mut shown: Vec<(Trace, PathBuf)> = Vec::new();
+    let mut shown: Vec<(Trace, Option<PathBuf>)> = Vec::new();
     let again = program.run(&Plan { conflicts: true, ..trace.replay_plan() })?;
     let is_race = |conflict: &Conflict| conflict.kind == ConflictKind::Race;
     if again.divergence.is_none() && again.trace.races.iter().any(is_race) {
         let mut run = again.trace;
         judge(&mut run, &[FailOn::Race]);
         add_stacks(&mut run);
-        let path = traces::save_as(&run, None, &named(&run, "race"))?;
+        let path = confirmation.save(&run, "race");
         confirmation.observed = not_predicted(trace, prediction, &run);
-        confirmation.observed_in = Some(path.clone());
+        confirmation.observed_in.clone_from(&path);
         shown.push((run, path));
     }
     for (tried, race) in prediction.races.iter().enumerate() {
         update_progress(tried);
         if let Some((_, path)) = shown.iter().find(|(run, _)| position(trace, race, run).is_some()) {
-            let trace = Some(path.clone());
+            let trace = path.clone();
             confirmation
                 .races
                 .push(CheckedPrediction { verdict: Some(ConfirmationVerdict::Confirmed), trace });
@@ -136,17 +146,15 @@ fn try_all(
             }
             judge(&mut run, &[FailOn::Race]);
             add_stacks(&mut run);
-            let path = traces::save_as(&run, None, &named(&run, "race"))?;
-            checked.trace = Some(path.clone());
-            shown.push((run, path));
+            checked.trace = confirmation.save(&run, "race");
+            shown.push((run, checked.trace.clone()));
         }
         confirmation.races.push(checked);
     }
     for (tried, deadlock) in prediction.deadlocks.iter().enumerate() {
         update_progress(prediction.races.len() + tried);
         let confirmed = confirm_deadlock(trace, deadlock, program)?;
-        let path =
-            confirmed.trace.map(|run| traces::save_as(&run, None, &named(&run, "deadlock"))).transpose()?;
+        let path = confirmed.trace.and_then(|run| confirmation.save(&run, "deadlock"));
         confirmation.deadlocks.push(CheckedPrediction { verdict: Some(confirmed.verdict), trace: path });
     }
     Ok(())

@@ -95,6 +95,7 @@ impl Predict {
             time_is_up,
             runs: executions,
             undecided,
+            not_saved,
         } = confirmation;
         let confirmed =
             !observed.is_empty() || races.iter().chain(&deadlocks).any(CheckedPrediction::is_confirmed);
@@ -116,6 +117,7 @@ impl Predict {
         report.print(self.json);
         Ok(match (interrupted, confirmed) {
             (true, _) => Verdict::Interrupted,
+            (false, _) if not_saved => Verdict::NotSaved,
             (false, true) => Verdict::Failure,
             (false, false) if runs && undecided == executions && (time_is_up || undecided > 0) => {
                 Verdict::Undecided

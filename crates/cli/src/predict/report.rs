@@ -83,6 +83,7 @@ impl PredictionReport<'_> {
         json!({
             "races": found.0, "deadlocks": found.1,
             "examined": Examined::of_trace(self.source.header()).map(|examined| examined.json()),
+            "complete": { "all": false, "schedules": null, "bound": null, "because": "only reorderings of one run" },
             "unconfirmed": { "races": unconfirmed.0, "deadlocks": unconfirmed.1 },
             "undecided": undecided, "undecided_runs": self.undecided, "time_is_up": self.time_is_up,
             "events": self.source.count(), "figures": figures_json(&self.prediction.figures),

@@ -1,5 +1,6 @@
 //! `unsnarl simplify`: reduces a failing trace to the fewest context switches.
 
+pub(crate) mod best;
 mod more_traces;
 pub(crate) mod program;
 pub(crate) mod proof;
@@ -10,12 +11,15 @@ mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
+    judge,
     options::duration,
+    output,
     replay::{check_builds, replay},
     traces,
     verdict::{UsageError, Verdict},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use best::BestTrace;
 use program::{ProgramPool, StopReason};
 pub(crate) use report::SimplificationReport;
 use std::{
@@ -86,11 +90,15 @@ impl Simplify {
         let begin = Instant::now();
         let interrupt = explore::interrupt()?;
         match static_only::without_program(&self, begin, &interrupt)? {
-            Some(static_only::StaticOutcome::Report(report)) => return report.print(&self),
+            Some(static_only::StaticOutcome::Report(report)) => {
+                let mut best = BestTrace::new(self.output.clone(), report::name_of(&self.trace));
+                return report.print(&self, &mut best);
+            }
             Some(static_only::StaticOutcome::Interrupted) => return Ok(Verdict::Interrupted),
             None => {}
         }
-        let trace = traces::load(&self.trace)?;
+        let mut trace = traces::load(&self.trace)?;
+        trace.forget_accesses();
         traces::check(self.output.as_deref())?;
         if !trace.outcome.is_failure() && !self.statically {
             bail!(UsageError(
@@ -105,6 +113,11 @@ impl Simplify {
                  give the same option again"
                     .into()
             ));
+        }
+        let mut itself = trace.clone();
+        self.checks.exclude(&mut itself);
+        if itself.outcome.excluded {
+            bail!(UsageError("--same-if does not match the failure of this trace".into()));
         }
         check_builds(&trace)?;
         let run_options = program::RunOptions {
@@ -123,7 +136,10 @@ impl Simplify {
             (_, true) => Method::Dynamic,
             _ => Method::Both(options),
         };
-        method.simplify(&trace, run_options, &interrupt)?.print(&self)
+        let mut best = BestTrace::new(self.output.clone(), report::name_of(&self.trace));
+        let mut simplified = method.simplify(&trace, run_options, &interrupt, &mut best)?;
+        judge::add_accesses(&mut simplified.after);
+        simplified.print(&self, &mut best)
     }
 }
 
@@ -144,11 +160,13 @@ impl Method {
         trace: &Trace,
         run_options: program::RunOptions,
         interrupt: &Arc<AtomicBool>,
+        best: &mut BestTrace,
     ) -> Result<SimplificationReport> {
         let begin = Instant::now();
         let mut program = ProgramPool::of(trace, run_options, interrupt)?;
         let progress = program.progress.clone();
         let mut watch = |step: Improvement<'_>| {
+            best.keep(step.trace, trace.plan.limits);
             let stats = step.trace.stats();
             progress.set_message(format!(
                 "{} context switches left, {} preemptive",
@@ -166,7 +184,11 @@ impl Method {
             Self::Both(options) => combined::simplify(trace, &mut program, options, &mut watch),
         };
         if let Some(StopReason::Failed(error)) = simplified.stopped {
-            return Err(error);
+            let so_far = best.path().map(|path| format!("the best so far is {}", output::quoted(path)));
+            return match so_far {
+                Some(so_far) => Err(error).context(so_far),
+                None => Err(error),
+            };
         }
         let unexplained = find_counterfactuals(&mut simplified, &mut program).err();
         program.progress.finish_and_clear();

@@ -15,7 +15,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_exec::{Error, Executor, FileChanges, Settings};
 use unsnarl_model::{OutcomeKind, Plan, RaceIdentity, Trace};
 use unsnarl_simplify::Runner;
 
@@ -92,6 +92,7 @@ impl ProgramPool {
             serve: true,
             interrupt: Some(Arc::clone(&interrupt)),
             until: options.until,
+            files: options.checks.file_changes(FileChanges::default()),
             ..Settings::default()
         };
         // A check inspects what a run left behind, so runs must not overlap.
@@ -140,6 +141,7 @@ impl ProgramPool {
             let mut trace = run.trace();
             race.iter().for_each(|race| trace.prefer_race(race));
             predicate::judge(&mut trace, fail_on, failure_message);
+            checks.exclude(&mut trace);
             progress.inc(1);
             Ok((trace, resumed))
         };

@@ -1,7 +1,7 @@
 //! The result of a simplification as text and as JSON.
 
-use super::{Simplify, program::StopReason, proof};
-use crate::{explore, output, traces, verdict::Verdict};
+use super::{Simplify, best::BestTrace, program::StopReason, proof};
+use crate::{explore, output, verdict::Verdict};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::{
@@ -49,10 +49,10 @@ impl SimplificationReport {
     }
 
     /// Saves the trace and prints the report.
-    pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
+    pub(crate) fn print(self, options: &Simplify, best: &mut BestTrace) -> Result<Verdict> {
         let path = match &self.saved {
             Some(path) => path.clone(),
-            None => traces::save_as(&self.after, options.output.as_deref(), &name_of(&options.trace))?,
+            None => best.finish(&self.after)?,
         };
         let proof_path = self.proof.as_ref().map(|proof| proof::save(proof, &path)).transpose()?;
         if options.json {

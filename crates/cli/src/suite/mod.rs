@@ -10,9 +10,14 @@ mod summary;
 pub(crate) use binaries::describe_test_binary;
 
 use crate::{
-    explore::{RUNS_OF_ONE_THREAD, SearchOptions, SearchReport, budget::Budget, interrupt, progress},
+    explore::{
+        RUNS_OF_ONE_THREAD, SearchOptions, SearchReport,
+        budget::Budget,
+        found::{self, Destination},
+        interrupt, progress,
+    },
     options::PointSet,
-    output, report, traces,
+    output, report,
     verdict::Verdict,
     wrap::cargo::CargoCall,
 };
@@ -20,7 +25,6 @@ use anyhow::Result;
 use binaries::{BuildResult, TestBinary};
 use listing::Test;
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -36,8 +40,8 @@ const TIME_OF_A_TEST: Duration = Duration::from_secs(10);
 
 /// Result of a test.
 enum TestOutcome {
-    /// It was explored; `traces` are the paths of its failures.
-    Explored { search: Box<SearchReport>, traces: Vec<PathBuf>, one_thread: bool },
+    /// It was explored.
+    Explored { search: Box<SearchReport>, one_thread: bool },
     /// Marked `#[ignore]`.
     Ignored,
     /// It cannot be explored, for this reason.
@@ -134,17 +138,22 @@ impl Suite<'_> {
         let limited = one_thread.then(|| self.options.for_one_thread(RUNS_OF_ONE_THREAD));
         let options = limited.as_ref().unwrap_or(self.options);
         let budget = Budget { runs: options.runs, ..budget };
-        let search = match options.explore(program, budget, &self.interrupt, &bar) {
+        let requested = self.options.run.output.clone();
+        let destination = Destination {
+            beside: requested.clone(),
+            requested,
+            before: self.failures,
+            name: name.replace("::", "-"),
+        };
+        let mut search = match options.explore(program, budget, (&self.interrupt, &bar), &destination) {
             Ok(search) => Box::new(search),
             Err(error) => return Ok(TestOutcome::NotExplorable(error)),
         };
-        let mut paths = Vec::new();
-        for failure in &search.failures.0 {
-            let requested = self.options.path(self.failures);
-            paths.push(traces::save_as(&failure.trace, requested.as_deref(), &name.replace("::", "-"))?);
-            self.failures += 1;
+        for (nth, failure) in search.failures.0.iter_mut().enumerate() {
+            found::finish(&destination, nth, &failure.trace, &mut failure.saved);
         }
-        Ok(TestOutcome::Explored { search, traces: paths, one_thread })
+        self.failures += search.failures.0.len();
+        Ok(TestOutcome::Explored { search, one_thread })
     }
 
     /// Returns the number of threads of the program, from one run.

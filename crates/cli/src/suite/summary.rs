@@ -39,10 +39,10 @@ impl TestReport {
 
     /// Describes each failure.
     fn failures(&self) -> String {
-        let TestOutcome::Explored { search, traces, .. } = &self.outcome else { return String::new() };
+        let TestOutcome::Explored { search, .. } = &self.outcome else { return String::new() };
         let mut text = String::new();
-        for (failure, path) in search.failures.0.iter().zip(traces) {
-            let (outcome, commands) = (output::outcome(&failure.trace), failure.commands(path));
+        for failure in &search.failures.0 {
+            let (outcome, commands) = (output::outcome(&failure.trace), failure.commands());
             let _ = write!(text, "\n---- {} ----\n{outcome}\n{commands}", self.name);
             if self.is_selectable {
                 let _ = writeln!(text, "again    {}", rerun_command(std::env::args().skip(1), &self.name));
@@ -54,8 +54,8 @@ impl TestReport {
     fn json(&self) -> Value {
         let mut json = json!({ "name": self.name, "binary": self.binary, "result": self.status() });
         match &self.outcome {
-            TestOutcome::Explored { search, traces, one_thread } => {
-                if let (Value::Object(json), Value::Object(search)) = (&mut json, search.json(traces)) {
+            TestOutcome::Explored { search, one_thread } => {
+                if let (Value::Object(json), Value::Object(search)) = (&mut json, search.json()) {
                     json.insert("one_thread".into(), (*one_thread).into());
                     json.extend(search);
                 }
@@ -107,7 +107,8 @@ fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) ->
                 0 => String::new(),
                 runs => format!(", {runs} failed but did not reproduce"),
             };
-            format!("ok ({runs}{thread_note}{warned}{undecided}{unreproduced})")
+            let reached = if one_thread { String::new() } else { search.reached_text() };
+            format!("ok ({runs}{thread_note}{reached}{warned}{undecided}{unreproduced})")
         }
         _ if !options.keep_going => match options.runs {
             Some(most) => format!("FAILED (run {} of {most})", search.runs),
@@ -160,8 +161,8 @@ impl SuiteReport {
     /// Makes `latest` the first failure.
     pub(super) fn mark_first_failure_latest(&self) {
         let traces = |tested: &TestReport| -> Option<PathBuf> {
-            let TestOutcome::Explored { traces, .. } = &tested.outcome else { return None };
-            traces.first().cloned()
+            let TestOutcome::Explored { search, .. } = &tested.outcome else { return None };
+            search.failures.0.iter().find_map(|failure| failure.saved.path()).map(Path::to_path_buf)
         };
         if let Some(first) = self.tested.iter().find_map(traces) {
             traces::remember(&first);
@@ -169,7 +170,13 @@ impl SuiteReport {
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        if self.count("failed") > 0 {
+        let not_saved = |tested: &TestReport| match &tested.outcome {
+            TestOutcome::Explored { search, .. } => matches!(search.verdict(), Verdict::NotSaved),
+            _ => false,
+        };
+        if self.tested.iter().any(not_saved) {
+            Verdict::NotSaved
+        } else if self.count("failed") > 0 {
             Verdict::Failure
         } else if self.interrupted {
             Verdict::Interrupted
@@ -187,7 +194,7 @@ impl SuiteReport {
         let failures: String = self.tested.iter().map(TestReport::failures).collect();
         let result = match self.verdict() {
             Verdict::Failure if self.interrupted => "FAILED, interrupted",
-            Verdict::Failure => "FAILED",
+            Verdict::Failure | Verdict::NotSaved => "FAILED",
             Verdict::Fine => "ok",
             Verdict::Interrupted => "interrupted",
             Verdict::Undecided => "undecided",

@@ -264,3 +264,64 @@ fn a_program_finds_the_unlimited_stack_that_it_has_without_us() {
     assert_eq!(raced.status.code(), Some(100), "{}", common::printed(&raced));
     assert!(common::printed(&raced).contains("data race"), "{}", common::printed(&raced));
 }
+
+/// A program that finds other files if an earlier run, or another one, has changed them.
+const COUNTS: &str = r#"
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *look(void *unused) { access("count", R_OK); return unused; }
+int main(void) {
+    int count = -1;
+    pthread_t threads[2];
+    FILE *file = fopen("count", "r+");
+    assert(file && fscanf(file, "%d", &count) == 1 && count == 0);
+    rewind(file);
+    fprintf(file, "1");
+    fclose(file);
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, look, 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn all_runs_find_the_same_files_whatever_is_forbidden() {
+    let place = Place::new("files");
+    place.compile("counts", COUNTS, &["gcc"], &[]);
+    fs::create_dir(place.path("home")).expect("a directory");
+    place.write("count", "0");
+    let for_all = |name: &str, mode| fs::set_permissions(place.path(name), PermissionsExt::from_mode(mode));
+    for (name, mode) in [(".", 0o777), ("home", 0o777), ("count", 0o666)] {
+        for_all(name, mode).expect("permissions");
+    }
+    let unprivileged = Sandbox { user: Some(nobody(2)), ..Sandbox::default() };
+    let sandboxes = [
+        ("no namespaces", denied(deny(EPERM, &[libc::SYS_unshare])), true),
+        ("no mounts", denied(deny(EPERM, &[libc::SYS_mount])), true),
+        ("no namespaces known", denied(deny(ENOSYS, &[libc::SYS_unshare, libc::SYS_mount])), true),
+        // The file belongs to another user.
+        ("unprivileged user", unprivileged, true),
+    ];
+    for (name, sandbox, is_noted) in sandboxes {
+        if sandbox.user.is_some() && !is_root() {
+            continue;
+        }
+        for jobs in ["1", "2"] {
+            let mut command =
+                place.command(UNSNARL, &["explore", "-j", jobs, "--runs", "30", "--", "./counts"]);
+            command.env("HOME", place.path("home")).env_remove("XDG_CACHE_HOME");
+            sandbox.apply(&mut command);
+            // It may belong to another user.
+            let _ = fs::remove_dir_all(place.path(".unsnarl"));
+            let output = command.output().expect("unsnarl runs");
+            let printed = common::printed(&output);
+            assert_eq!(output.status.code(), Some(0), "{name}, -j {jobs}: {printed}");
+            assert!(!printed.contains("seen once"), "{name}, -j {jobs}: {printed}");
+            let notes = usize::from(is_noted && jobs == "2");
+            assert_eq!(printed.matches("one run at a time").count(), notes, "{name}, -j {jobs}: {printed}");
+            assert_eq!(place.read("count"), "0", "{name}, -j {jobs}: {printed}");
+        }
+    }
+}

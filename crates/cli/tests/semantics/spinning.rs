@@ -78,3 +78,52 @@ fn handshake_by_a_volatile_flag_ends_normally() {
         place.exits(0, &["explore", "--runs", "20", "--", program]);
     }
 }
+
+/// The watchdog looks at a thread that has made no event for long, and must not leave it while it makes system calls: here
+/// they block all signals, as `pthread_create` and others do.
+#[test]
+fn library_that_blocks_signals_is_not_disturbed() {
+    let place = Place::new("busy_library");
+    place.write("library.c", BUSY_LIBRARY);
+    place.runs(0, "gcc", &["-O1", "-g", "-fPIC", "-shared", "-o", "liblibrary.so", "library.c"]);
+    place.write("main.c", BUSY_MAIN);
+    let link = ["-L.", "-llibrary", "-Wl,-rpath,$ORIGIN"];
+    place.runs(0, "gcc", &[&["-g", "-pthread", "-o", "main", "main.c"][..], &link].concat());
+    for seed in ["1", "2"] {
+        place.exits(0, &["record", "--seed", seed, "-o", "t.snarl", "--", "./main"]);
+        assert_eq!(place.json(0, &["replay", "--json", "t.snarl"])["identical"], true);
+    }
+}
+
+const BUSY_LIBRARY: &str = r#"
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+void compute(void)
+{
+    unsigned long all = ~0ul, none = 0;
+    for (int i = 0; i < 3000; i++) {
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, (void *)0, sizeof all);
+        for (volatile int k = 0; k < 40 * 1000; k++) ;
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, (void *)0, sizeof none);
+    }
+}
+"#;
+
+const BUSY_MAIN: &str = r#"
+#include <pthread.h>
+void compute(void);
+static void *computes(void *unused)
+{
+    compute();
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, computes, NULL);
+    compute();
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;

@@ -3,14 +3,15 @@
 mod snapshots;
 
 use crate::{
-    Error, InstructionTrace, InstructionTraceOptions, Run, Settings,
+    Error, FileChanges, InstructionTrace, InstructionTraceOptions, Run, Settings,
     binding::Binding,
     collect::{self, ModuleFiles},
+    files::{self, FileView, NetworkView, ServerCount},
     instruction_trace::TraceCollector,
     memory::{RunMode, SharedMemory, StackRequest, TracingRequest},
     monitor::RunMonitor,
     notes,
-    process::{Launch, Process, Server, raise_descriptor_limit},
+    process::{Launch, PrivateView, Process, Server, raise_descriptor_limit},
     rewind_policy::RewindPolicy,
     signals,
     snapshot::{self, Snapshot},
@@ -21,11 +22,13 @@ use std::{
     cell::RefCell,
     io::{Seek, SeekFrom, Write},
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::Child,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use unsnarl_model::{Conflict, Module, Output, Plan, Program, Site};
-use unsnarl_wire::{EndKind, SideRequest, Tracing};
+use unsnarl_model::{Conflict, Module, Op, Output, Plan, Program, Site, Trace};
+use unsnarl_wire::{CHILD, EndKind, FileRule, LOGGED_ACCESSES, PEER_OUTSIDE, PORT, SideRequest, Tracing};
 
 /// Runs one program any number of times, each time by a plan.
 pub struct Executor {
@@ -37,9 +40,24 @@ pub struct Executor {
     /// Snapshots from which runs resume. The other ones are forked from the first one.
     snapshots: Vec<Snapshot>,
     server: Option<Server>,
+    /// The server has made a run, so it can: if it ends now, something outside ended it.
+    has_served: bool,
+    /// The number of times the server was started again since it last made a run.
+    restarts: u32,
     rewinding: RewindPolicy,
     /// The last run wrote nothing and left no process behind that could write.
     is_silent: bool,
+    /// Number of plain accesses that the next run keeps.
+    logged_accesses: u64,
+    view: FileView,
+    network: NetworkView,
+    /// The server could not be started again.
+    is_server_lost: bool,
+    _count: Option<ServerCount>,
+    /// The server's private view has changes that were not recorded.
+    is_view_stale: bool,
+    /// The last run has changed files, which were not restored yet.
+    has_changes: bool,
     pub(crate) files: RefCell<ModuleFiles>,
 }
 
@@ -61,9 +79,18 @@ impl Executor {
         let binding = Binding::of(&program)?;
         let mut memory = SharedMemory::new(&program)?;
         let server = if settings.serve {
-            Some(start_server(&program, &binding, &streams, &mut memory)?)
+            Some(start_server(&program, &binding, &streams, &mut memory, None)?)
         } else {
             None
+        };
+        let view = match settings.files {
+            FileChanges::Keep => FileView::Real,
+            FileChanges::Undo if settings.serve => FileView::Unchanged,
+            FileChanges::Undo | FileChanges::UndoLater => FileView::Exclusive,
+        };
+        let network = match settings.files {
+            FileChanges::Undo if settings.serve => NetworkView::Unused,
+            _ => NetworkView::Machine,
         };
         let (snapshots, rewinding) = (Vec::new(), RewindPolicy::default());
         let files = RefCell::default();
@@ -74,8 +101,17 @@ impl Executor {
             streams,
             snapshots,
             server,
+            has_served: false,
+            restarts: 0,
             rewinding,
             is_silent: false,
+            logged_accesses: 0,
+            view,
+            network,
+            is_server_lost: false,
+            _count: settings.serve.then(ServerCount::new),
+            is_view_stale: false,
+            has_changes: false,
             files,
             settings,
         })
@@ -135,6 +171,19 @@ impl Executor {
         Ok(collect::event_stacks(memory, &mut files.borrow_mut(), program))
     }
 
+    /// Runs the plan and logs its plain accesses with their values, also those that are no schedule points. The order
+    /// of events is the same as without the log.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`run`](Self::run).
+    pub fn run_with_accesses(&mut self, plan: &Plan) -> Result<Trace, Error> {
+        self.logged_accesses = LOGGED_ACCESSES;
+        let ran = self.run_with(plan, StackRequest::default(), TracingRequest::default(), None);
+        let trace = ran.map(Run::trace);
+        self.logged_accesses = 0;
+        trace
+    }
+
     /// Restores the streams to their state before main, or at this snapshot.
     fn reset_streams(&self, snapshot: Option<usize>) -> Result<(), Error> {
         let failed = |cause| Error::System { action: "cannot reset the streams", cause };
@@ -180,11 +229,86 @@ impl Executor {
         self.drop_snapshots_from(0);
         let reason = collect::message(&self.memory.header().end);
         self.binding.become_lazy(&self.program, reason);
-        if self.server.take().is_some() {
-            let Self { program, binding, streams, memory, .. } = self;
-            self.server = Some(start_server(program, binding, streams, memory)?);
+        self.restart_server()
+    }
+
+    /// Loads the program again, if it is a server.
+    fn restart_server(&mut self) -> Result<(), Error> {
+        self.drop_snapshots_from(0);
+        if self.server.take().is_some() || self.is_server_lost {
+            let Self { program, binding, streams, memory, view, network, .. } = self;
+            let view = PrivateView::new(view.directories(), *network == NetworkView::Private, program);
+            self.server = Some(start_server(program, binding, streams, memory, view?.as_ref())?);
         }
+        self.is_server_lost = false;
+        self.is_view_stale = false;
         Ok(())
+    }
+
+    /// Starts the server again after something outside has ended it, for example because the system was out of memory.
+    /// Returns false if it seems to end by itself: then it would only end again.
+    fn revive_server(&mut self) -> Result<bool, Error> {
+        const MAX_RESTARTS: u32 = 3;
+        let Some(server) = &mut self.server else { return Ok(false) };
+        let was_killed = |server: &mut Server| {
+            server.child.wait().is_ok_and(|status| status.signal() == Some(libc::SIGKILL))
+        };
+        let from_outside = std::mem::take(&mut self.has_served) || was_killed(server);
+        if !from_outside || self.restarts >= MAX_RESTARTS {
+            return Ok(false);
+        }
+        self.restarts += 1;
+        self.restart_server()?;
+        Ok(true)
+    }
+
+    /// Gives the program the view of files, or the network, in which it may go on where the last run ended.
+    fn allow_what_was_missing(&mut self) -> Result<(), Error> {
+        const INSEPARABLE: &str = "its runs cannot be separated";
+        let message = collect::message(&self.memory.header().end);
+        if message == PEER_OUTSIDE {
+            self.network = NetworkView::Exclusive;
+            files::note_exclusive("uses the network outside itself", INSEPARABLE);
+            return self.restart_server();
+        }
+        let is_port = message == PORT;
+        let path = if message == CHILD { &self.program.cwd } else { &message };
+        let reason = if is_port {
+            self.network = NetworkView::Private;
+            self.restart_in_private_view().err()
+        } else {
+            match self.view.with(Path::new(path), Path::new(&self.program.cwd)) {
+                Some(private) => {
+                    self.view = private;
+                    self.restart_in_private_view().err()
+                }
+                None => Some(String::new()),
+            }
+        };
+        let Some(reason) = reason else { return Ok(()) };
+        let reason = format!("{INSEPARABLE}{reason}");
+        if is_port {
+            self.network = NetworkView::Exclusive;
+            files::note_exclusive("takes a port", &reason);
+        } else {
+            self.view = FileView::Exclusive;
+            let action = if message == CHILD {
+                "starts other programs".to_owned()
+            } else {
+                format!("changes files ({message})")
+            };
+            files::note_exclusive(&action, &reason);
+        }
+        self.restart_server()
+    }
+
+    /// Loads the program again with its private view; returns why that is not possible.
+    fn restart_in_private_view(&mut self) -> Result<(), String> {
+        let is_served = self.server.is_some();
+        let restarted = self.restart_server();
+        // If there is no server now, the next one must be started all the same.
+        self.is_server_lost = is_served && self.server.is_none();
+        restarted.map_err(|error| format!(" ({error})"))
     }
 
     fn run_with<'a>(
@@ -197,9 +321,27 @@ impl Executor {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
         let busy_waits = self.settings.busy_waits;
-        let mode = RunMode { stack_request, serve, tracing, threads, busy_waits, ..RunMode::default() };
-        // Stacks and instructions are captured only by a run from the beginning.
-        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off;
+        self.undo_changes();
+        if self.is_view_stale {
+            self.restart_server()?;
+        }
+        let rule = self.view.rule();
+        let permit = files::permit(rule == FileRule::Undo || self.network == NetworkView::Exclusive);
+        let accesses = self.logged_accesses;
+        let mode = RunMode {
+            stack_request,
+            serve,
+            tracing,
+            threads,
+            busy_waits,
+            accesses,
+            files: rule,
+            private: self.view.directories(),
+            network: self.network.rule(),
+            ..RunMode::default()
+        };
+        // Stacks, instructions and accesses are captured only by a run from the beginning.
+        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off || accesses > 0;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();
@@ -219,7 +361,9 @@ impl Executor {
         let process = match (from, server) {
             (Some(at), _) => Process::serve(snapshots[at].server_process.service(), made, rewind),
             (None, Some(server)) => Process::serve(server.service(), made, false),
-            (None, None) => Process::start(Launch { program, binding, streams, memory: memory.fd() }),
+            (None, None) => {
+                Process::start(Launch { program, binding, streams, memory: memory.fd(), view: None })
+            }
         };
         let watch =
             RunMonitor { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
@@ -237,6 +381,13 @@ impl Executor {
             }
             ended
         });
+        self.has_changes = matches!(rule, FileRule::Undo | FileRule::UndoPrivate)
+            && self.memory.header().changed_files.load(Ordering::Acquire) != 0;
+        if self.settings.files != FileChanges::UndoLater {
+            self.undo_changes();
+        }
+        self.is_view_stale = rule == FileRule::UndoPrivate && self.had_children();
+        drop(permit);
         let (status, stopped) = match (ended, from) {
             (Ok((status, None)), Some(_)) if rewind && status.signal() == Some(NOT_ALLOWED) => {
                 // It made a system call that cannot be undone: repeat the run in a process that is not rewound.
@@ -248,6 +399,9 @@ impl Executor {
                 return self.run_with(plan, stack_request, tracing, None);
             }
             (Err(error), None) => {
+                if matches!(error, Error::NotServing) && self.revive_server()? {
+                    return self.run_with(plan, stack_request, tracing, keep);
+                }
                 let Self { server, streams, .. } = &mut *self;
                 return Err(match server {
                     Some(server) => not_attached(error, &mut server.child, streams),
@@ -257,8 +411,13 @@ impl Executor {
             (ended, _) => ended?,
         };
 
+        (self.has_served, self.restarts) = (true, 0);
         if self.memory.header().end.kind == EndKind::NeedsLazyBinding && self.binding == Binding::Eager {
             self.bind_lazily()?;
+            return self.run_with(plan, stack_request, tracing, keep);
+        }
+        if self.memory.header().end.kind == EndKind::ChangesFiles {
+            self.allow_what_was_missing()?;
             return self.run_with(plan, stack_request, tracing, keep);
         }
         let output =
@@ -278,6 +437,33 @@ impl Executor {
     }
 }
 
+impl Executor {
+    /// Restores the files that the last run has changed, if that was not done yet.
+    pub(super) fn undo_changes(&mut self) {
+        if !std::mem::take(&mut self.has_changes) {
+            return;
+        }
+        let root = match &self.server {
+            Some(server) if self.view.rule() == FileRule::UndoPrivate => {
+                format!("/proc/{}/root", server.child.id())
+            }
+            _ => "/".to_owned(),
+        };
+        files::undo(&self.memory, Path::new(&root));
+    }
+
+    /// Returns whether the last run has started children, whose changes are not recorded.
+    fn had_children(&self) -> bool {
+        self.memory.events().iter().any(|event| event.op() == Some(Op::ChildStart))
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.undo_changes();
+    }
+}
+
 /// SIGSYS: ends a process that is to be rewound and makes a system call that cannot be undone.
 const NOT_ALLOWED: i32 = 31;
 
@@ -287,9 +473,10 @@ fn start_server(
     binding: &Binding,
     streams: &Streams,
     memory: &mut SharedMemory,
+    view: Option<&Arc<PrivateView>>,
 ) -> Result<Server, Error> {
     memory.prepare(&Plan::default(), RunMode { serve: true, ..RunMode::default() }, &program.path)?;
-    Server::start(Launch { program, binding, streams, memory: memory.fd() })
+    Server::start(Launch { program, binding, streams, memory: memory.fd(), view })
 }
 
 /// Replaces the error by the program's own output if the program ended before it could serve.

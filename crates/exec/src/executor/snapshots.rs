@@ -3,6 +3,7 @@
 use super::{Executor, not_attached};
 use crate::{
     Error, SnapshotResult, ThreadBackend, collect,
+    files::{self, NetworkView},
     memory::RunMode,
     process::{SnapshotProcess, SnapshotStart},
     snapshot::{self, Snapshot},
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::{Op, Plan};
-use unsnarl_wire::PLAN_RESERVE;
+use unsnarl_wire::{CHILD, EndKind, FileRule, PEER_OUTSIDE, PLAN_RESERVE, PORT};
 
 impl Executor {
     /// Keeps the program in its state after the first `points` points of this plan. Runs of plans with the same prefix
@@ -24,6 +25,7 @@ impl Executor {
     /// # Errors
     /// Returns an error in the same cases as [`run`](Self::run).
     pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<SnapshotResult, Error> {
+        self.undo_changes();
         if self.settings.threads == ThreadBackend::Kernel {
             return Ok(SnapshotResult::Refused(
                 "a fork copies only the calling kernel thread, so snapshots need fibers".into(),
@@ -48,14 +50,23 @@ impl Executor {
         };
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
-        let mode = RunMode { serve: true, snapshot: number, resumed: resumed as u64, ..RunMode::default() };
+        let files = if self.view.rule() == FileRule::Keep { FileRule::Keep } else { FileRule::Stop };
+        let mode = RunMode {
+            serve: true,
+            snapshot: number,
+            resumed: resumed as u64,
+            files,
+            network: self.network.rule(),
+            ..RunMode::default()
+        };
+        let permit = files::permit(self.network == NetworkView::Exclusive);
         self.memory.prepare(&snapshot::remaining_points(&first, resumed), mode, &self.program.path)?;
         self.is_silent = false;
         self.reset_streams(from_root.then_some(0))?;
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         let timeout =
             Duration::from_millis(plan.limits.millis).min(self.settings.until.map_or(Duration::MAX, left));
-        let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
+        let Self { snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
         };
         let service = if from_root { snapshots[0].server_process.service() } else { server.service() };
@@ -64,8 +75,21 @@ impl Executor {
                 self.discard_snapshot(0);
                 return Ok(SnapshotResult::Refused("the process of the snapshot was killed".into()));
             }
-            started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
+            Err(Error::NotServing) => {
+                drop(permit);
+                if self.revive_server()? {
+                    return self.take_snapshot(plan, points);
+                }
+                let error = Error::NotServing;
+                let Self { streams, server, .. } = self;
+                return Err(match server {
+                    Some(server) => not_attached(error, &mut server.child, streams),
+                    None => error,
+                });
+            }
+            started => started?,
         };
+        drop(permit);
         match started {
             SnapshotStart::Waiting(server_process) => {
                 let room = self.memory.header().regions.total + PLAN_RESERVE;
@@ -80,7 +104,19 @@ impl Executor {
             }
             SnapshotStart::Ended { number, channel } => {
                 server.free.push((number, channel));
-                let message = collect::message(&self.memory.header().end);
+                let end = &self.memory.header().end;
+                let message = match end.kind {
+                    EndKind::ChangesFiles
+                        if [PORT, PEER_OUTSIDE].contains(&collect::message(end).as_str()) =>
+                    {
+                        "it has a socket open".to_owned()
+                    }
+                    EndKind::ChangesFiles if collect::message(end) == CHILD => {
+                        "it has a child process".to_owned()
+                    }
+                    EndKind::ChangesFiles => "it has changed files".to_owned(),
+                    _ => collect::message(end),
+                };
                 Ok(if message.is_empty() {
                     SnapshotResult::NotReached
                 } else {

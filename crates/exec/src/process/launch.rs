@@ -1,6 +1,6 @@
 //! Starts the target: its command, its environment, and what happens between fork and exec.
 
-use super::{Layout, check, layout, with_users_descriptor_limit};
+use super::{Layout, PrivateView, check, layout, with_users_descriptor_limit};
 use crate::{Error, binding::Binding, library, streams::Streams};
 use std::{
     ffi::OsString,
@@ -12,7 +12,7 @@ use std::{
     },
     path::PathBuf,
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
 };
 use unsnarl_model::Program;
 use unsnarl_wire::{
@@ -27,6 +27,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) streams: &'a Streams,
     /// The descriptor of the shared memory.
     pub(crate) memory: RawFd,
+    /// The program's private view of files, if it has one.
+    pub(crate) view: Option<&'a Arc<PrivateView>>,
 }
 
 /// Starts the program with the runtime preloaded; with channels, as a server.
@@ -39,7 +41,11 @@ pub(super) fn spawn(
     let controller = std::process::id();
     let is_server = !channels.is_empty();
     let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
-    // SAFETY: the closure makes only system calls that are allowed between fork and exec.
+    if let Some(view) = launch.view.map(Arc::clone) {
+        // SAFETY: the closure makes only system calls that are allowed between fork and exec.
+        unsafe { command.pre_exec(move || view.enter()) };
+    }
+    // SAFETY: as above.
     unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
     let child = if is_server { spawn_on_lasting_thread(command) } else { command.spawn() };
     child.map_err(|cause| not_started(launch.program, cause))

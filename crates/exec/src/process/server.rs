@@ -88,7 +88,7 @@ impl ServerChannel {
     pub(super) fn send(&mut self, request: Request) -> Result<(), Error> {
         // If the program has ended, its own error message is better.
         let failed = |cause: io::Error| match cause.kind() {
-            io::ErrorKind::BrokenPipe => Error::NotServing,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::NotServing,
             _ => Error::System { action: "cannot ask for a run", cause },
         };
         self.0.write_all(&[request.byte()]).map_err(failed)

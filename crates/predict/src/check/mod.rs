@@ -97,6 +97,7 @@ impl<'a> Checker<'a> {
         let mut counts = vec![0; threads];
         let mut rounds: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
         let mut once: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut file_operations: Vec<u32> = Vec::new();
         self.creations = vec![NONE; threads];
         for (event, number) in self.window.iter().zip(0..) {
             let thread = event.thread.index();
@@ -127,6 +128,19 @@ impl<'a> Checker<'a> {
                     if let Some(&end) = once.get(&event.addr) {
                         need(end, "the once routine has not ended");
                     }
+                }
+                // The contents of files are unknown, so all operations keep their order with those that change a file.
+                op if op.is_on_file() => {
+                    let changes = |event: &Event| !matches!(event.op, Op::FileRead | Op::FileList);
+                    for &earlier in &file_operations {
+                        if changes(event) || changes(&self.window[earlier as usize]) {
+                            need(earlier, "an operation on files comes before it");
+                        }
+                    }
+                    if changes(event) {
+                        file_operations.clear();
+                    }
+                    file_operations.push(number);
                 }
                 op if op.has_waker() => {
                     let signal = event.waker().and_then(|waker| waker.checked_sub(self.first));

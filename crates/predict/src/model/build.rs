@@ -79,6 +79,8 @@ struct ModelBuilder {
     futexes: BTreeMap<u64, u32>,
     /// The last step that operated on a descriptor.
     channels: Option<u32>,
+    /// The last step that operated on a file.
+    files: Option<u32>,
     /// The last step that concerned signals.
     signalling: Option<u32>,
     cancels: BTreeMap<u64, u32>,
@@ -129,6 +131,7 @@ impl ModelBuilder {
             once: BTreeMap::new(),
             futexes: BTreeMap::new(),
             channels: None,
+            files: None,
             signalling: None,
             cancels: BTreeMap::new(),
             sections: SignallingSections::default(),
@@ -304,6 +307,8 @@ impl ModelBuilder {
             }
             // So is the order of operations on descriptors, because a read returns what was written before.
             Operation::Descriptor(_) => needs.extend(self.channels),
+            // And the order of those on files, whose contents are not known.
+            Operation::File(_) => needs.extend(self.files),
             // And that of signals, because which thread may take one depends on what all threads have done
             // with signals before.
             Operation::Signal(_) => {
@@ -393,6 +398,7 @@ impl ModelBuilder {
                 self.once.insert(*once, new);
             }
             Operation::Descriptor(_) => self.channels = Some(new),
+            Operation::File(_) => self.files = Some(new),
             Operation::Signal(op) => {
                 self.signalling = Some(new);
                 if matches!(op, SignalOp::Send { .. } | SignalOp::TimerFires { .. }) {

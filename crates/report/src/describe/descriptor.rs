@@ -119,7 +119,7 @@ fn named(addr: u64, fd: u64) -> String {
     }
 }
 
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 

@@ -20,6 +20,7 @@ use crate::{
     state::Runtime,
     sys,
     thread::Pending,
+    time_stamp,
     turn::Turn,
 };
 use core::ffi::{c_char, c_void};
@@ -53,6 +54,7 @@ pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl 
 
 /// Runs the job and returns the child's id as the program sees it.
 fn start_child(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
+    runtime.state.before_child();
     runtime.state.descriptors.note_inherited_by_child();
     stack::run_without_residue(|| match job() {
         0 => {
@@ -319,6 +321,7 @@ exec! { execv execve execvp execvpe execl execle execlp fexecve }
 unsafe extern "C" fn warn_of_exec(real: &Real, pc: u64) -> *mut c_void {
     if let Some(runtime) = Runtime::enter() {
         runtime.state.warn(Misuse::NotModelled, pc, 0, EXEC);
+        time_stamp::stop();
     }
     real.address()
 }
@@ -385,7 +388,9 @@ unsafe extern "C-unwind" fn spawn_by(
     let job = || {
         let mut started = 0;
         // SAFETY: the program's call, except for the address of the process id.
-        match unsafe { real(&raw mut started, path, actions, attributes, args, env) } {
+        match time_stamp::without_faults(|| unsafe {
+            real(&raw mut started, path, actions, attributes, args, env)
+        }) {
             0 => started as isize,
             error => -error as isize,
         }

@@ -1,6 +1,7 @@
 //! Creation and closing of descriptors; [`crate::descriptors`] keeps their kinds.
 
 use super::{
+    file,
     io::{Answer, Io, finish},
     random,
 };
@@ -87,6 +88,7 @@ unsafe fn close_or_shut_down(runtime: &mut Runtime, fd: i32, pc: u64, call: i64,
     };
     if call == libc::SYS_close {
         runtime.state.descriptors.forget(fd);
+        runtime.state.open_files.set(fd, 0);
         runtime.state.file_locks_changed += 1;
         runtime.state.forget_timer_of(fd);
     }
@@ -106,8 +108,24 @@ pub(super) unsafe fn close_for_library(runtime: &mut Runtime, fd: i32, pc: u64) 
 fn forget_kind(runtime: &mut Runtime, fd: i32) -> i32 {
     if fd >= 0 {
         runtime.state.descriptors.forget(fd);
+        runtime.state.open_files.set(fd, 0);
     }
     fd
+}
+
+/// Opens a file, or a random device that the plan replaces.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
+extern "C-unwind" fn opened(
+    runtime: &mut Runtime,
+    (at, path): (i32, *const c_char),
+    flags: i32,
+    pc: u64,
+    call: impl FnOnce() -> i32,
+) -> i32 {
+    if let Some(fd) = random::device(runtime, pc, path, flags) {
+        return forget_kind(runtime, fd);
+    }
+    file::open(runtime, (at, path), flags, pc, |runtime| forget_kind(runtime, call()), |&fd| fd)
 }
 
 /// `fcntl` as the system call.
@@ -125,6 +143,7 @@ pub(super) unsafe fn control(
             let result = call();
             if result >= 0 {
                 runtime.state.descriptors.duplicate(fd, result as i32);
+                runtime.state.open_files.duplicate(fd, result as i32);
             }
             Ok(result)
         }
@@ -183,19 +202,28 @@ hooks! {
 
     fn dup(fd: i32) -> i32, |runtime, pc| {
         let result = sys::call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]);
-        if result >= 0 { runtime.state.descriptors.duplicate(fd, result as i32) }
+        if result >= 0 {
+            runtime.state.descriptors.duplicate(fd, result as i32);
+            runtime.state.open_files.duplicate(fd, result as i32);
+        }
         finish(Ok(result)) as i32
     }
 
     fn dup2(fd: i32, to: i32) -> i32, |runtime, pc| {
         let result = finish(Ok(close_or_shut_down(runtime, to, pc, libc::SYS_dup2, [fd as usize, to as usize, 0, 0, 0, 0]))) as i32;
-        if result >= 0 && fd != to { runtime.state.descriptors.duplicate(fd, to) }
+        if result >= 0 && fd != to {
+            runtime.state.descriptors.duplicate(fd, to);
+            runtime.state.open_files.duplicate(fd, to);
+        }
         result
     }
 
     fn dup3(fd: i32, to: i32, flags: i32) -> i32, |runtime, pc| {
         let result = finish(Ok(close_or_shut_down(runtime, to, pc, libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]))) as i32;
-        if result >= 0 { runtime.state.descriptors.duplicate(fd, to) }
+        if result >= 0 {
+            runtime.state.descriptors.duplicate(fd, to);
+            runtime.state.open_files.duplicate(fd, to);
+        }
         result
     }
 
@@ -208,27 +236,29 @@ hooks! {
     }
 
     fn open(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, pc, path, flags);
-        let fd = random.unwrap_or_else(|| real::open(path, flags, mode));
-        forget_kind(runtime, fd)
+        opened(runtime, (libc::AT_FDCWD, path), flags, pc, || real::open(path, flags, mode))
     }
 
     fn open64(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, pc, path, flags);
-        let fd = random.unwrap_or_else(|| real::open64(path, flags, mode));
-        forget_kind(runtime, fd)
+        opened(runtime, (libc::AT_FDCWD, path), flags, pc, || real::open64(path, flags, mode))
     }
 
     fn openat(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, pc, path, flags);
-        let fd = random.unwrap_or_else(|| real::openat(at, path, flags, mode));
-        forget_kind(runtime, fd)
+        opened(runtime, (at, path), flags, pc, || real::openat(at, path, flags, mode))
     }
 
     fn openat64(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, pc, path, flags);
-        let fd = random.unwrap_or_else(|| real::openat64(at, path, flags, mode));
-        forget_kind(runtime, fd)
+        opened(runtime, (at, path), flags, pc, || real::openat64(at, path, flags, mode))
+    }
+
+    fn creat(path: *const c_char, mode: u32) -> i32, |runtime, pc| {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+        opened(runtime, (libc::AT_FDCWD, path), flags, pc, || real::creat(path, mode))
+    }
+
+    fn creat64(path: *const c_char, mode: u32) -> i32, |runtime, pc| {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+        opened(runtime, (libc::AT_FDCWD, path), flags, pc, || real::creat64(path, mode))
     }
 
     fn memfd_create(name: *const c_char, flags: u32) -> i32, |runtime, pc| {

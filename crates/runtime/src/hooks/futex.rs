@@ -79,7 +79,7 @@ unsafe extern "C-unwind" fn call(
                     runtime.state.random().fill(core::slice::from_raw_parts_mut(a as *mut u8, b));
                     b as isize
                 }
-                libc::SYS_clock_gettime => match runtime.state.clock.read(a as i32) {
+                libc::SYS_clock_gettime => match runtime.state.read_clock(a as i32) {
                     Some(now) => {
                         *(b as *mut libc::timespec) = crate::clock::timespec(now);
                         0

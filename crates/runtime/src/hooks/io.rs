@@ -1,7 +1,8 @@
 //! Reads and writes that can block: pipes, sockets, event counters, terminals.
 //!
 //! The gate of such an operation asks the kernel whether it would block; the real call is made when it would
-//! not. Operations on files never block: they go straight to the kernel and are no events.
+//! not. Operations on files never block; while several threads are alive, they are events on the file
+//! ([`super::file`]).
 
 use super::{buffers, cancel::exit_cancelled};
 use crate::{
@@ -16,7 +17,10 @@ use crate::{
     turn::Turn,
 };
 use core::{cell::UnsafeCell, ffi::c_void};
-use unsnarl_model::{ChannelKind, Flags, Op, Order};
+use unsnarl_model::{ChannelKind, FileCall, Flags, Op, Order};
+
+/// Data are written to a file at the position of its descriptor.
+const FILE_WRITE: (Op, FileCall) = (Op::FileWrite, FileCall::Position);
 
 type Buffer = *mut c_void;
 type Bytes = *const c_void;
@@ -208,8 +212,10 @@ impl Runtime {
         places: &OutputBuffers<'_>,
     ) -> Answer {
         let Some(on) = self.state.descriptors.lookup(io.fd) else {
+            let operation = (Op::FileRead, FileCall::Position);
             // SAFETY: the caller's contract.
-            return Ok(unsafe { sys::call(call, args) });
+            let job = || unsafe { sys::call(call, args) };
+            return Ok(self.on_descriptor(operation, io.fd, io.pc, job, |result| *result));
         };
         let requested: usize = places.counted.iter().map(|vector| vector.iov_len).sum();
         if io.op == Op::FdRead && requested < on.smallest_read {
@@ -246,7 +252,8 @@ impl Runtime {
         let mut left = unsafe { Remaining::of(message) };
         let Some(on) = self.state.descriptors.lookup(io.fd) else {
             // SAFETY: the caller's contract.
-            return Ok(unsafe { left.write_plain(io.fd) });
+            let job = || unsafe { left.write_plain(io.fd) };
+            return Ok(self.on_descriptor(FILE_WRITE, io.fd, io.pc, job, |result| *result));
         };
         io.at_once |= is_nonblocking(io.fd);
         let mut written = 0;
@@ -465,7 +472,8 @@ pub(super) unsafe fn write_bytes(
 ) -> Answer {
     if runtime.state.descriptors.lookup(fd).is_none() {
         // SAFETY: the program's bytes.
-        return Ok(unsafe { sys::call(libc::SYS_write, [fd as usize, bytes as usize, size, 0, 0, 0]) });
+        let job = || unsafe { sys::call(libc::SYS_write, [fd as usize, bytes as usize, size, 0, 0, 0]) };
+        return Ok(runtime.on_descriptor(FILE_WRITE, fd, pc, job, |result| *result));
     }
     let vector = Vector { iov_base: bytes.cast_mut(), iov_len: size };
     // SAFETY: the program's bytes.
@@ -474,7 +482,7 @@ pub(super) unsafe fn write_bytes(
 
 /// `read`, with the access to the program's buffer.
 unsafe fn read_into(runtime: &mut Runtime, fd: i32, place: Buffer, size: usize, pc: u64) -> Answer {
-    let is_file = runtime.state.descriptors.lookup(fd).is_none();
+    let is_file = runtime.state.descriptors.lookup(fd).is_none() && !runtime.is_file_event(fd);
     // SAFETY: the program's buffer.
     buffers::fill(runtime, (place, size), is_file, pc, |runtime| unsafe {
         read_bytes(runtime, fd, place, size, pc)
@@ -500,8 +508,12 @@ unsafe fn read_into_vectors(runtime: &mut Runtime, call: i64, args: [usize; 6], 
 /// `pread`: descriptors with positions never block.
 unsafe fn read_at(runtime: &mut Runtime, fd: i32, place: Buffer, size: usize, at: i64, pc: u64) -> Answer {
     let args = [fd as usize, place as usize, size, at as usize, 0, 0];
-    // SAFETY: the program's buffer.
-    buffers::fill(runtime, (place, size), true, pc, |_| Ok(unsafe { sys::call(libc::SYS_pread64, args) }))
+    let is_event = runtime.is_file_event(fd);
+    buffers::fill(runtime, (place, size), !is_event, pc, |runtime| {
+        // SAFETY: the program's buffer.
+        let job = || unsafe { sys::call(libc::SYS_pread64, args) };
+        Ok(runtime.on_descriptor((Op::FileRead, FileCall::Transfer), fd, pc, job, |result| *result))
+    })
 }
 
 /// `pwrite`, in the same way.
@@ -510,7 +522,8 @@ unsafe fn write_at(runtime: &mut Runtime, fd: i32, bytes: Bytes, size: usize, at
     // SAFETY: the program's bytes.
     unsafe {
         buffers::read_by_kernel(runtime, &raw const vector, 1, pc);
-        Ok(sys::call(libc::SYS_pwrite64, [fd as usize, bytes as usize, size, at as usize, 0, 0]))
+        let job = || sys::call(libc::SYS_pwrite64, [fd as usize, bytes as usize, size, at as usize, 0, 0]);
+        Ok(runtime.on_descriptor((Op::FileWrite, FileCall::Transfer), fd, pc, job, |result| *result))
     }
 }
 
@@ -554,7 +567,8 @@ hooks! {
     fn writev(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
         buffers::read_by_kernel(runtime, vectors, count.clamp(0, 1024) as usize, pc);
         if count < 0 || runtime.state.descriptors.lookup(fd).is_none() {
-            return finish(Ok(sys::call(libc::SYS_writev, [fd as usize, vectors as usize, count as usize, 0, 0, 0])));
+            let job = || sys::call(libc::SYS_writev, [fd as usize, vectors as usize, count as usize, 0, 0, 0]);
+            return finish(Ok(runtime.on_descriptor(FILE_WRITE, fd, pc, job, |result| *result)));
         }
         finish(runtime.write(writing(fd, pc), &message(vectors, count as usize), 0))
     }

@@ -144,6 +144,7 @@ pub(crate) mod cond;
 mod credentials;
 mod descriptor;
 mod exit;
+pub(super) mod file;
 mod file_lock;
 mod format;
 pub(crate) mod futex;

@@ -11,14 +11,17 @@ hooks! {
         hints: *const libc::addrinfo,
         found: *mut *mut libc::addrinfo
     ) -> c_int, |runtime, pc| {
+        runtime.state.before_lookup(node);
         stack::run_on_spare_stack(|| real::getaddrinfo(node, service, hints, found))
     }
 
     fn gethostbyname(name: *const c_char) -> *mut c_void, |runtime, pc| {
+        runtime.state.before_lookup(name);
         stack::run_on_spare_stack(|| real::gethostbyname(name))
     }
 
     fn gethostbyname2(name: *const c_char, family: c_int) -> *mut c_void, |runtime, pc| {
+        runtime.state.before_lookup(name);
         stack::run_on_spare_stack(|| real::gethostbyname2(name, family))
     }
 

@@ -9,6 +9,7 @@ use crate::{
     turn::Turn,
 };
 use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
+use unsnarl_wire::WAITING_WRITER;
 
 /// glibc's layout. The state is the one that glibc would leave there, because the C library itself uses the
 /// lock before control begins and in children.
@@ -69,11 +70,17 @@ impl RwLock {
     /// writer, even if they hold it already.
     pub(crate) fn can_read_lock(&self, state: &State, reader: ThreadIx) -> bool {
         let free = self.readers & WRITE_LOCKED == 0 || self.destroyed != 0;
+        if !free || self.kind != PREFER_WRITERS {
+            return free;
+        }
         let here: *const Self = self;
-        free && (self.kind != PREFER_WRITERS
-            || !state
-                .waiters(|gate| matches!(gate, Gate::Write(other) if core::ptr::eq(*other, here)))
-                .any(|w| w != reader))
+        let writer_waits = state
+            .waiters(|gate| matches!(gate, Gate::Write(other) if core::ptr::eq(*other, here)))
+            .any(|w| w != reader);
+        if writer_waits {
+            state.log.note_influence(WAITING_WRITER);
+        }
+        !writer_waits
     }
 
     pub(crate) fn can_write_lock(&self) -> bool {

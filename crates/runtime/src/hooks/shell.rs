@@ -6,7 +6,7 @@ use super::{
     io::finish,
     stdio::{controlled as stdio, with_call_site},
 };
-use crate::{descriptors::Peer, handlers, state::Runtime, sys};
+use crate::{descriptors::Peer, handlers, state::Runtime, sys, time_stamp};
 use alloc::vec::Vec;
 use core::{
     cell::UnsafeCell,
@@ -100,7 +100,7 @@ unsafe extern "C-unwind" fn start_shell(
         let mut started = 0;
         // SAFETY: zero-terminated strings in null-terminated lists; the caller passes the attributes and
         // actions.
-        let error = unsafe {
+        let error = time_stamp::without_faults(|| unsafe {
             next::posix_spawn(
                 &raw mut started,
                 SHELL.as_ptr(),
@@ -109,7 +109,7 @@ unsafe extern "C-unwind" fn start_shell(
                 args.as_ptr().cast(),
                 environ,
             )
-        };
+        });
         if error == 0 { started as isize } else { -error as isize }
     };
     start(runtime, pc, job)

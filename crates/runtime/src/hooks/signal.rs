@@ -1,6 +1,12 @@
 //! Signals: actions, masks and the alternate stack of handlers.
 
-use crate::{handlers, signals::only, state::Runtime, sys, tracer};
+use crate::{
+    handlers,
+    signals::only,
+    state::Runtime,
+    sys,
+    unblockable::{self, MaskChange},
+};
 use core::{
     ffi::c_void,
     mem,
@@ -80,12 +86,45 @@ unsafe extern "C-unwind" fn change_mask(how: i32, signal: i32, pc: u64) -> i32 {
     }
 }
 
+/// The C library's functions for masks.
+type ChangeMask = unsafe extern "C-unwind" fn(i32, *const Mask, *mut Mask) -> i32;
+
+/// Changes or queries the running thread's mask by this function of the C library. A mere query is no event.
+unsafe extern "C-unwind" fn set_mask(
+    runtime: &mut Runtime,
+    how: i32,
+    new: *const Mask,
+    old: *mut Mask,
+    pc: u64,
+    real: ChangeMask,
+) -> i32 {
+    // SAFETY: the program's sets, which may be one and the same.
+    unsafe {
+        let Some(new) = new.as_ref() else {
+            let error = real(how, new, old);
+            runtime.state.complete_mask(old);
+            return error;
+        };
+        let change = MaskChange::new(how, new);
+        runtime.turn(Op::SigMask, 0, pc);
+        runtime.state.take_kept();
+        let error = real(how, &raw const change.for_kernel, old);
+        if error == 0 {
+            runtime.state.complete_mask(old);
+            runtime.state.note_mask_change(&change);
+        }
+        runtime.state.send_kept_again();
+        mask_changed(runtime, error == 0, pc);
+        error
+    }
+}
+
 /// Logs the running thread's new mask and handles the signals that it no longer blocks.
 extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.state.masks_differ = true;
     let mask = runtime.state.mask();
     let flags = if done { Flags::NONE } else { Flags::FAILED };
-    runtime.log(Op::SigMask, flags, pc, 0, tracer::logged_mask(mask));
+    runtime.log(Op::SigMask, flags, pc, 0, unblockable::mask(mask));
     runtime.handle_due(pc);
 }
 
@@ -147,23 +186,11 @@ hooks! {
     }
 
     fn pthread_sigmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
-        if new.is_null() { return real::pthread_sigmask(how, new, old) }
-        runtime.turn(Op::SigMask, 0, pc);
-        runtime.state.take_kept();
-        let error = real::pthread_sigmask(how, tracer::Mask::without_ours(new).pointer(), old);
-        runtime.state.send_kept_again();
-        mask_changed(runtime, error == 0, pc);
-        error
+        set_mask(runtime, how, new, old, pc, real::pthread_sigmask)
     }
 
     fn sigprocmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
-        if new.is_null() { return real::sigprocmask(how, new, old) }
-        runtime.turn(Op::SigMask, 0, pc);
-        runtime.state.take_kept();
-        let error = real::sigprocmask(how, tracer::Mask::without_ours(new).pointer(), old);
-        runtime.state.send_kept_again();
-        mask_changed(runtime, error == 0, pc);
-        error
+        set_mask(runtime, how, new, old, pc, real::sigprocmask)
     }
 
     fn sigpending(set: *mut Mask) -> i32, |runtime, pc| {

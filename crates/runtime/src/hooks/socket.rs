@@ -11,7 +11,7 @@ use crate::{
     sys,
     turn::Turn,
 };
-use core::ffi::c_void;
+use core::ffi::{c_char, c_void};
 use unsnarl_model::{ChannelKind, Flags, Op};
 
 type Buffer = *mut c_void;
@@ -113,6 +113,8 @@ unsafe fn make_connection(
     pc: u64,
 ) -> Answer {
     let io = Io { op: Op::FdConnect, ..writing(fd, pc) };
+    // SAFETY: the program's address.
+    unsafe { runtime.state.before_contact(address, len) };
     let args = [fd as usize, address as usize, len as usize, 0, 0, 0];
     let Some(on) = runtime.state.descriptors.lookup(fd) else {
         // SAFETY: the program's address.
@@ -199,6 +201,17 @@ fn socket_error(fd: i32) -> i32 {
     error
 }
 
+/// Returns the path of a local socket's address, if it has one.
+unsafe fn path_of(address: *const c_void, len: u32) -> Option<*const c_char> {
+    let path = address.wrapping_byte_add(size_of::<libc::sa_family_t>()).cast::<c_char>();
+    if address.is_null() || len as usize <= size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the program's address, which has more bytes than the family.
+    let (family, first) = unsafe { (*address.cast::<libc::sa_family_t>(), *path) };
+    (i32::from(family) == libc::AF_UNIX && first != 0).then_some(path)
+}
+
 hooks! {
     fn recv(fd: i32, place: Buffer, size: usize, flags: i32) -> isize, |runtime, pc| {
         finish(receive_into(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
@@ -245,6 +258,7 @@ hooks! {
     }
 
     fn sendmsg(fd: i32, message: *const Message, flags: i32) -> isize, |runtime, pc| {
+        runtime.state.before_contact((*message).msg_name, (*message).msg_namelen);
         buffers::read_by_kernel(runtime, (*message).msg_iov, (*message).msg_iovlen, pc);
         finish(runtime.write(sending(fd, flags, pc), &*message, flags))
     }
@@ -292,13 +306,21 @@ hooks! {
     }
 
     fn bind(fd: i32, address: *const c_void, len: u32) -> i32, |runtime, pc| {
+        if let Some(path) = path_of(address, len) {
+            runtime.prepare_creation(path);
+        }
+        runtime.state.before_bind(address, len);
         let call = || sys::call(libc::SYS_bind, [fd as usize, address as usize, len as usize, 0, 0, 0]);
-        finish(Ok(runtime.query(fd, libc::SYS_bind as usize, &OutputBuffers::NONE, call))) as i32
+        let result = runtime.query(fd, libc::SYS_bind as usize, &OutputBuffers::NONE, call);
+        if result == 0 { runtime.state.after_bind(fd) }
+        finish(Ok(result)) as i32
     }
 
     fn listen(fd: i32, backlog: i32) -> i32, |runtime, pc| {
         let call = || sys::call(libc::SYS_listen, [fd as usize, backlog as usize, 0, 0, 0, 0]);
-        finish(Ok(runtime.query(fd, libc::SYS_listen as usize, &OutputBuffers::NONE, call))) as i32
+        let result = runtime.query(fd, libc::SYS_listen as usize, &OutputBuffers::NONE, call);
+        if result == 0 { runtime.state.after_bind(fd) }
+        finish(Ok(result)) as i32
     }
 
     fn ioctl(fd: i32, request: u64, argument: usize) -> i32, |runtime, pc| {
@@ -362,6 +384,7 @@ unsafe extern "C-unwind" fn send_to(
         let Some(runtime) = Runtime::enter() else {
             return next::sendto(fd, bytes, size, flags, to, len);
         };
+        runtime.state.before_contact(to, len);
         let vector = libc::iovec { iov_base: bytes.cast_mut(), iov_len: size };
         buffers::read_by_kernel(runtime, &raw const vector, 1, pc);
         let mut message = message(&raw const vector, 1);

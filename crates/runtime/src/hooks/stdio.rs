@@ -6,7 +6,7 @@
 //! ([`crate::dispatch`]). From then on the library's system calls arrive at [`call`].
 
 use super::{
-    buffers, descriptor,
+    buffers, descriptor, file,
     io::{Answer, message, read_bytes, reading, write_bytes, writing},
     random,
 };
@@ -22,6 +22,7 @@ use core::{
     mem::offset_of,
     sync::atomic::{AtomicUsize, Ordering},
 };
+use unsnarl_model::{FileCall, Op};
 
 type File = c_void;
 
@@ -35,6 +36,7 @@ pub(crate) fn is_held() -> bool {
 
 unsafe extern "C" {
     fn fileno(file: *mut File) -> c_int;
+    fn __fpending(file: *mut File) -> usize;
 }
 
 impl State {
@@ -162,13 +164,14 @@ unsafe extern "C" fn find(real: &Real) -> *mut c_void {
 
 note_call_sites! {
     fgetc getc _IO_getc getline getdelim __getdelim fscanf __isoc99_fscanf __isoc23_fscanf vfscanf
-    fputc putc _IO_putc fprintf __fprintf_chk vfprintf __vfprintf_chk fflush fclose
+    fputc putc _IO_putc fprintf __fprintf_chk vfprintf __vfprintf_chk
 }
 
 /// Returns whether a call on this `FILE` cannot wait, so that it is one step of its thread.
 unsafe fn is_file(runtime: &mut Runtime, file: *mut File) -> bool {
     // SAFETY: an open stream.
-    !is_held() && runtime.state.descriptors.lookup(unsafe { fileno(file) }).is_none()
+    let fd = unsafe { fileno(file) };
+    !is_held() && runtime.state.descriptors.lookup(fd).is_none()
 }
 
 /// Makes a call that reads bytes from a `FILE` into a buffer of the program; `call` returns their number.
@@ -182,6 +185,48 @@ unsafe fn fill(
     // SAFETY: the program's stream.
     let is_file = unsafe { is_file(runtime, file) };
     let _ = buffers::fill(runtime, buffer, is_file, pc, |_| Ok(with_call_site(pc, call) as isize));
+}
+
+/// Opens a `FILE` by a path.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
+unsafe extern "C-unwind" fn open(
+    runtime: &mut Runtime,
+    (path, mode): (*const c_char, *const c_char),
+    pc: u64,
+    call: impl FnOnce() -> *mut File,
+) -> *mut File {
+    let stream = match random::device(runtime, pc, path, 0) {
+        // SAFETY: the program's mode.
+        Some(fd) => unsafe { real::fdopen(fd, mode) },
+        None => {
+            // SAFETY: null or an open stream.
+            let fd_of = |stream: &*mut File| if stream.is_null() { -1 } else { unsafe { fileno(*stream) } };
+            file::open(runtime, (libc::AT_FDCWD, path), file::flags_of_mode(mode), pc, |_| call(), fd_of)
+        }
+    };
+    // SAFETY: null or an open stream.
+    unsafe { runtime.state.register_stream(stream, pc) }
+}
+
+/// Makes a call that writes out what a `FILE` holds back.
+///
+/// # Safety
+/// Null or an open stream.
+unsafe extern "C-unwind" fn write_out(
+    runtime: &mut Runtime,
+    file: *mut File,
+    pc: u64,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    if file.is_null() || is_held() || unsafe { __fpending(file) } == 0 {
+        return with_call_site(pc, call);
+    }
+    // SAFETY: as above.
+    let fd = unsafe { fileno(file) };
+    let job = || with_call_site(pc, call);
+    let result = |done: &c_int| if *done < 0 { -(sys::errno() as isize) } else { 0 };
+    runtime.on_descriptor((Op::FileWrite, FileCall::Position), fd, pc, job, result)
 }
 
 /// Returns the number of bytes that `fgets` wrote to the buffer, with the zero at the end.
@@ -247,29 +292,40 @@ hooks! {
     }
 
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
-        let file = match random::device(runtime, pc, path, 0) {
-            Some(fd) => real::fdopen(fd, mode),
-            None => real::fopen(path, mode),
-        };
-        runtime.state.register_stream(file, pc)
+        open(runtime, (path, mode), pc, || real::fopen(path, mode))
     }
 
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
-        let file = match random::device(runtime, pc, path, 0) {
-            Some(fd) => real::fdopen(fd, mode),
-            None => real::fopen64(path, mode),
-        };
-        runtime.state.register_stream(file, pc)
+        open(runtime, (path, mode), pc, || real::fopen64(path, mode))
     }
 
     fn freopen(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File, |runtime, pc| {
-        let file = real::freopen(path, mode, file);
-        runtime.state.register_stream(file, pc)
+        if path.is_null() {
+            let file = real::freopen(path, mode, file);
+            return runtime.state.register_stream(file, pc);
+        }
+        open(runtime, (path, mode), pc, || real::freopen(path, mode, file))
     }
 
     fn freopen64(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File, |runtime, pc| {
-        let file = real::freopen64(path, mode, file);
-        runtime.state.register_stream(file, pc)
+        if path.is_null() {
+            let file = real::freopen64(path, mode, file);
+            return runtime.state.register_stream(file, pc);
+        }
+        open(runtime, (path, mode), pc, || real::freopen64(path, mode, file))
+    }
+
+    fn fclose(file: *mut File) -> c_int, |runtime, pc| {
+        let fd = if file.is_null() { -1 } else { fileno(file) };
+        let done = write_out(runtime, file, pc, || real::fclose(file));
+        if fd >= 0 {
+            runtime.state.open_files.set(fd, 0);
+        }
+        done
+    }
+
+    fn fflush(file: *mut File) -> c_int, |runtime, pc| {
+        write_out(runtime, file, pc, || real::fflush(file))
     }
 
     fn flockfile(file: *mut File) -> (), |runtime, pc| {

@@ -31,6 +31,7 @@ unsafe fn try_names(
     if letters != PLACEHOLDER {
         return -libc::EINVAL as isize;
     }
+    runtime.prepare_creation(template);
     let mut rng = Rng::new(runtime.state.random().next());
     for _ in 0..ATTEMPTS {
         for letter in letters.iter_mut() {
@@ -51,6 +52,8 @@ unsafe fn open(runtime: &mut Runtime, template: *mut c_char, suffix: i32, flags:
     let result = unsafe { try_names(runtime, template, suffix, || sys::call(libc::SYS_openat, args)) };
     if result >= 0 {
         runtime.state.descriptors.forget(result as i32);
+        let name = runtime.note_creation(template);
+        runtime.state.open_files.set(result as i32, name);
     }
     finish(Ok(result)) as i32
 }
@@ -91,6 +94,9 @@ hooks! {
     fn mkdtemp(template: *mut c_char) -> *mut c_char, |runtime, pc| {
         let make = || sys::call(libc::SYS_mkdir, [template as usize, 0o700, 0, 0, 0, 0]);
         let result = try_names(runtime, template, 0, make);
+        if result >= 0 {
+            runtime.note_creation(template);
+        }
         if finish(Ok(result)) < 0 { core::ptr::null_mut() } else { template }
     }
 }

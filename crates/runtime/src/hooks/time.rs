@@ -140,7 +140,7 @@ hooks! {
     }
 
     fn clock_gettime(clock: i32, time: *mut Time) -> i32, |runtime, pc| {
-        match runtime.state.clock.read(clock) {
+        match runtime.state.read_clock(clock) {
             Some(now) => {
                 *time = timespec(now);
                 0
@@ -151,12 +151,12 @@ hooks! {
 
     fn timespec_get(time: *mut Time, base: i32) -> i32, |runtime, pc| {
         if base != TIME_UTC { return real::timespec_get(time, base) }
-        *time = timespec(runtime.state.clock.read_wall_clock());
+        *time = timespec(runtime.state.read_wall_clock());
         base
     }
 
     fn gettimeofday(time: *mut libc::timeval, zone: *mut c_void) -> i32, |runtime, pc| {
-        let now = timespec(runtime.state.clock.read_wall_clock());
+        let now = timespec(runtime.state.read_wall_clock());
         if !time.is_null() {
             *time = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
         }
@@ -164,12 +164,12 @@ hooks! {
     }
 
     fn time(place: *mut i64) -> i64, |runtime, pc| {
-        let now = timespec(runtime.state.clock.read_wall_clock()).tv_sec;
+        let now = timespec(runtime.state.read_wall_clock()).tv_sec;
         if !place.is_null() { *place = now }
         now
     }
 
     fn clock() -> i64, |runtime, pc| {
-        (runtime.state.clock.read_cpu_clock() / 1_000) as i64
+        (runtime.state.read_cpu_clock() / 1_000) as i64
     }
 }

@@ -27,7 +27,7 @@ hooks! {
         }
         let mut answer: libc::rusage = core::mem::zeroed();
         if who != libc::RUSAGE_CHILDREN {
-            let used = timespec(runtime.state.clock.read_cpu_clock());
+            let used = timespec(runtime.state.read_cpu_clock());
             answer.ru_utime = libc::timeval { tv_sec: used.tv_sec, tv_usec: used.tv_nsec / 1_000 };
         }
         *usage = answer;
@@ -35,9 +35,9 @@ hooks! {
     }
 
     fn times(place: *mut libc::tms) -> i64, |runtime, pc| {
-        let now = runtime.state.clock.read(libc::CLOCK_MONOTONIC).unwrap_or(0);
+        let now = runtime.state.read_clock(libc::CLOCK_MONOTONIC).unwrap_or(0);
         if !place.is_null() {
-            let used = (runtime.state.clock.read_cpu_clock() / TICK) as i64;
+            let used = (runtime.state.read_cpu_clock() / TICK) as i64;
             *place = libc::tms { tms_utime: used, tms_stime: 0, tms_cutime: 0, tms_cstime: 0 };
         }
         (now / TICK) as i64

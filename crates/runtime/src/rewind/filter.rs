@@ -40,7 +40,7 @@ use AllowRule::{Always, AtMost, Never, Null, Own};
 /// The highest descriptor that may be used: the standard streams, whose output the controller drains.
 const MAX_STREAM: u32 = 2;
 
-const CALLS: [(i64, AllowRule); 35] = [
+const CALLS: [(i64, AllowRule); 42] = [
     (libc::SYS_brk, Always),
     (libc::SYS_futex, Always),
     (libc::SYS_clone3, Never(libc::ENOSYS)),
@@ -76,6 +76,13 @@ const CALLS: [(i64, AllowRule); 35] = [
     (libc::SYS_lseek, AtMost(0, MAX_STREAM)),
     (libc::SYS_fstat, Always),
     (libc::SYS_newfstatat, Always),
+    (libc::SYS_stat, Always),
+    (libc::SYS_lstat, Always),
+    (libc::SYS_statx, Always),
+    (libc::SYS_access, Always),
+    (libc::SYS_faccessat, Always),
+    (libc::SYS_readlinkat, Always),
+    (libc::SYS_getcwd, Always),
 ];
 
 /// The filter under construction.

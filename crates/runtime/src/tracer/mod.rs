@@ -12,15 +12,12 @@
 mod code_cache;
 mod direct_returns;
 mod emitter;
-mod mask;
 mod stepper;
 mod text;
 mod translator;
 mod words;
 
-pub(crate) use mask::{Mask, logged_mask, mask};
-
-use crate::{context::ThreadBackend, end, handlers, state::Runtime, state::State, sys};
+use crate::{context::ThreadBackend, end, handlers, state::Runtime, state::State, sys, time_stamp};
 use alloc::vec::Vec;
 use core::{cell::UnsafeCell, ffi::c_void};
 use stepper::Stepper;
@@ -148,7 +145,6 @@ pub(crate) fn adapt_action(signal: i32, action: &mut libc::sigaction) {
     if matches!(signal, libc::SIGSEGV | libc::SIGTRAP) {
         action.sa_flags |= libc::SA_ONSTACK | libc::SA_NODEFER;
     }
-    Mask::remove_tracer_signals(&mut action.sa_mask);
 }
 
 /// Logs that a handler of the program is about to be called; the handler is entered like any other code.
@@ -193,8 +189,16 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     // SAFETY: the arguments that the kernel passes to a handler.
     let (code, addr, registers) =
         unsafe { ((*info).si_code, (*info).si_addr() as u64, &mut (*context).uc_mcontext.gregs) };
-    let pc = registers[libc::REG_RIP as usize] as u64;
     let inside = tracer.words.inside();
+    // SAFETY: as above; the registers are not used meanwhile.
+    if time_stamp::answer(signal, code, unsafe { &mut *context }) {
+        if let (true, TracingMethod::Stepping(_)) = (inside, &tracer.method) {
+            // The trap after this instruction does not come.
+            tracer.stepped(registers, runtime.state.current);
+        }
+        return 1;
+    }
+    let pc = registers[libc::REG_RIP as usize] as u64;
     let not_allowed = signal == libc::SIGSEGV && code == NOT_ALLOWED;
     if not_allowed && addr == pc && tracer.text.contains(pc) {
         if tracer.text.pauses_at(pc) {

@@ -17,7 +17,7 @@ pub(crate) use locks::{LockRequest, Locks};
 pub(crate) use threads::Threads;
 pub(crate) use wait_queues::WaitQueues;
 
-use crate::{Contradiction, MemoryOp, Operation, Step, barrier::Barriers, semaphore::Semaphores};
+use crate::{Contradiction, FileOp, MemoryOp, Operation, Step, barrier::Barriers, semaphore::Semaphores};
 use alloc::collections::BTreeMap;
 use unsnarl_model::{Event, Op, ThreadIx, Wait};
 
@@ -151,6 +151,7 @@ impl Machine {
             Operation::Memory(_)
             | Operation::Scheduling(_)
             | Operation::Descriptor(_)
+            | Operation::File(_)
             | Operation::Signal(_) => Ok(()),
             Operation::Mutex(op) => op.apply(step, self, emit),
             Operation::RwLock(op) => op.apply(step, self, emit),
@@ -206,6 +207,7 @@ impl Machine {
             Operation::Futex(op) => op.enabled(thread, result, self),
             Operation::Thread(op) => op.enabled(result, self),
             Operation::Descriptor(op) => op.enabled(),
+            Operation::File(_) => FileOp::enabled(),
             Operation::Signal(op) => op.enabled(self),
             Operation::Scheduling(op) => op.enabled(),
         }

@@ -1,6 +1,8 @@
 //! Servers with a client on the loopback interface: the client gets correct answers under every schedule, and the
 //! recording replays without the client.
 
+use crate::tools::{self, Tool};
+use crate::workspace::output;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,27 +17,83 @@ const KEYS: usize = 40;
 
 pub(super) struct Server {
     pub(super) name: &'static str,
-    command: fn(u16) -> Vec<String>,
+    pub(super) tools: &'static [Tool],
+    /// Writes what the server needs to this directory, and returns the command for this port.
+    command: fn(&Path, u16) -> Result<Vec<String>>,
     talk: fn(&mut [Connection]) -> Result<()>,
+    end: EndOfServer,
 }
 
-pub(super) const SERVERS: [Server; 2] = [
+/// How the server is ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndOfServer {
+    /// The client's last request asks for it.
+    Requested,
+    /// By SIGQUIT, after the last answer.
+    Signal,
+}
+
+pub(super) const SERVERS: [Server; 4] = [
     Server {
         name: "memcached",
-        command: |port| words(&format!("memcached -l 127.0.0.1 -p {port} -U 0 -t 4 -c 64 -u root -A")),
+        tools: tools::REAL,
+        command: |_, port| Ok(words(&format!("memcached -l 127.0.0.1 -p {port} -U 0 -t 4 -c 64 -u root -A"))),
         talk: talk_to_memcached,
+        end: EndOfServer::Requested,
     },
     Server {
         name: "redis",
-        command: |port| {
-            let mut command =
-                words(&format!("redis-server --port {port} --bind 127.0.0.1 --io-threads 4 --save"));
-            command.push(String::new());
-            command
-        },
+        tools: tools::REAL,
+        command: |_, port| Ok(redis(port, "no")),
         talk: talk_to_redis,
+        end: EndOfServer::Requested,
+    },
+    Server {
+        name: "redis, threaded reads",
+        tools: tools::REAL,
+        command: |_, port| Ok(redis(port, "yes")),
+        talk: talk_to_redis,
+        end: EndOfServer::Requested,
+    },
+    Server {
+        name: "nginx, thread pool",
+        tools: tools::NGINX,
+        command: nginx,
+        talk: talk_to_nginx,
+        end: EndOfServer::Signal,
     },
 ];
+
+fn redis(port: u16, threaded_reads: &str) -> Vec<String> {
+    let mut command = words(&format!(
+        "redis-server --port {port} --bind 127.0.0.1 --io-threads 4 --io-threads-do-reads {threaded_reads} --save"
+    ));
+    command.push(String::new());
+    command
+}
+
+/// The content of the file that nginx serves.
+fn served_file() -> Vec<u8> {
+    (0..200_000u32).map(|n| (n * n % 251) as u8).collect()
+}
+
+fn nginx(directory: &Path, port: u16) -> Result<Vec<String>> {
+    let place = directory.join("nginx");
+    std::fs::create_dir_all(&place)?;
+    std::fs::write(place.join("file"), served_file())?;
+    let here = place.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("{kind}_temp_path {here}/{kind};\n"))
+        .collect();
+    let configuration = format!(
+        "daemon off; master_process off; user root; pid {here}/pid; error_log {here}/errors;\n\
+         thread_pool default threads=4;\nevents {{}}\nhttp {{ access_log off; aio threads; {temporary}\n\
+         server {{ listen 127.0.0.1:{port}; root {here}; }} }}\n"
+    );
+    std::fs::write(place.join("configuration"), configuration)?;
+    Ok(words(&format!("/usr/sbin/nginx -c {here}/configuration")))
+}
 
 fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
@@ -71,7 +129,8 @@ impl Host<'_> {
     /// Runs it with this command prefix; returns the duration from start to end.
     pub(super) fn serve(&self, server: &Server, before: &[String]) -> Result<Duration> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let command = [before, &(server.command)(port)].concat();
+        let served = (server.command)(self.directory, port)?;
+        let command = [before, &served].concat();
         let start = Instant::now();
         let mut child = Command::new(&command[0])
             .args(&command[1..])
@@ -82,14 +141,28 @@ impl Host<'_> {
             .spawn()
             .with_context(|| command.join(" "))?;
         let report = connect(port, &mut child).and_then(|mut connections| (server.talk)(&mut connections));
-        if report.is_err() {
-            let _ = child.kill();
+        match (&report, server.end) {
+            (Err(_), _) => drop(child.kill()),
+            (Ok(()), EndOfServer::Signal) => send_quit(child.id(), Path::new(&served[0]))?,
+            (Ok(()), EndOfServer::Requested) => {}
         }
         let Output { status, stderr, .. } = child.wait_with_output()?;
         report.with_context(|| String::from_utf8_lossy(&stderr).into_owned())?;
         ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
         Ok(start.elapsed())
     }
+}
+
+/// Sends SIGQUIT to the server: the process itself, or a child of the command that runs it.
+fn send_quit(process: u32, program: &Path) -> Result<()> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    let candidates = std::iter::once(process.to_string()).chain(children.split(' ').map(str::to_owned));
+    let is_server =
+        |id: &String| std::fs::read_link(format!("/proc/{id}/exe")).is_ok_and(|executed| executed == program);
+    let servers: Vec<String> = candidates.filter(is_server).collect();
+    ensure!(!servers.is_empty(), "there is no process of the server");
+    output(Command::new("kill").arg("-QUIT").args(&servers), "kill")?;
+    Ok(())
 }
 
 /// Connects as soon as the server listens.
@@ -170,5 +243,20 @@ fn talk_to_redis(connections: &mut [Connection]) -> Result<()> {
     // Nothing more may follow.
     let mut rest = Vec::new();
     let _ = connections[0].from.read_to_end(&mut rest);
+    Ok(())
+}
+
+fn talk_to_nginx(connections: &mut [Connection]) -> Result<()> {
+    for connection in &mut *connections {
+        connection.send("GET /file HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+    }
+    for connection in connections {
+        let mut answer = Vec::new();
+        connection.from.read_to_end(&mut answer)?;
+        let header =
+            answer.windows(4).position(|end| end == b"\r\n\r\n").context("an answer with a header")?;
+        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..header]));
+        ensure!(answer[header + 4..] == served_file(), "the file has {} bytes", answer.len() - header - 4);
+    }
     Ok(())
 }

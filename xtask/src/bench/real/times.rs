@@ -1,13 +1,13 @@
-//! `cargo xtask bench real`: unmodified third-party programs under random schedules.
+//! `cargo xtask bench real --times`: the cost of control for third-party programs.
 //!
 //! For each program: how often the result was right, how often the replay was identical, and the cost of control
 //! compared with the program by itself on one processor, with valgrind's null tool, and, if it was compiled here, with
 //! ThreadSanitizer.
 
-use super::BenchEffort;
-use super::distribution::{Archive, PACKAGES};
-use super::measure::Measurement;
 use super::servers::{Host, SERVERS, Server};
+use crate::bench::BenchEffort;
+use crate::bench::distribution::{Archive, PACKAGES};
+use crate::bench::measure::Measurement;
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};

@@ -169,7 +169,7 @@ impl<'a> Scene<'a> {
             }
             _ => (&self.holds, after),
         };
-        let last = holds.iter().filter(own).filter(|hold| hold.first < gap.at).next_back()?;
+        let last = holds.iter().filter(own).rfind(|hold| hold.first < gap.at)?;
         let next = holds.iter().filter(own).find(|hold| hold.first >= gap.at)?;
         let contains = |hold: &HoldInterval, step: usize| hold.first < step && step <= hold.last;
         (contains(last, before) && contains(next, at)).then_some(lock)

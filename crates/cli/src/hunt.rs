@@ -22,7 +22,7 @@ use std::{
 };
 use unsnarl_model::{Module, Program, Stats, Trace};
 use unsnarl_report::{
-    Case, CaseResult, ProgramNames, RenderOptions, cause_text, counterfactuals_json, headline_text,
+    Case, CaseResult, ProgramNames, cause_json, cause_text, counterfactuals_json, headline_text,
     interleaving_table, junit, rest_text, stats_json,
 };
 use unsnarl_simplify::combined;
@@ -152,6 +152,7 @@ impl Hunt {
             simplification.keep_original(&found);
         }
         judge::add_stacks(&mut simplification.after);
+        judge::add_accesses(&mut simplification.after);
         let path = best.finish(&simplification.after).unwrap_or_else(|error| {
             eprintln!("error: {error:#}; {} has the failure as it was found", output::quoted(&original));
             original.clone()
@@ -159,24 +160,25 @@ impl Hunt {
         print_progress(self.options.run.json, "looking for the lines that contributed");
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let slice_time = left.map_or(self.slice_time, |left| left.min(self.slice_time));
-        let (sliced, slice) = match slice::failure(&simplification.after, slice_time, interrupt) {
-            Ok(Some(SliceOutcome::Text(text))) => (true, text),
-            Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
-            Ok(None) => (
-                false,
-                format!(
-                    "no slice within {:?} ({}): `unsnarl slice {}` has no time limit\n",
-                    if slice_time < self.slice_time {
-                        Duration::from_secs(slice_time.as_secs())
-                    } else {
-                        slice_time
-                    },
-                    if slice_time < self.slice_time { "--time" } else { "--slice-time" },
-                    path.display()
+        let (sliced, slice) =
+            match slice::failure(&simplification.after, slice_time, self.options.run.json, interrupt) {
+                Ok(Some(SliceOutcome::Text(text))) => (true, text),
+                Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
+                Ok(None) => (
+                    false,
+                    format!(
+                        "no slice within {:?} ({}): `unsnarl slice {}` has no time limit\n",
+                        if slice_time < self.slice_time {
+                            Duration::from_secs(slice_time.as_secs())
+                        } else {
+                            slice_time
+                        },
+                        if slice_time < self.slice_time { "--time" } else { "--slice-time" },
+                        path.display()
+                    ),
                 ),
-            ),
-            Err(error) => (false, format!("no slice: {error:#}\n")),
-        };
+                Err(error) => (false, format!("no slice: {error:#}\n")),
+            };
         Ok(HuntResult { found, original, simplification, path, slice, sliced })
     }
 }
@@ -231,23 +233,23 @@ impl HuntResult {
         }
     }
 
-    fn cause(&self) -> String {
-        let mut symbols = Symbols::new();
-        let after = &self.simplification.after;
-        let plain = RenderOptions { width: 200, colour: false, full: false };
-        cause_text(after, &mut ProgramNames::new(&after.modules, &mut symbols), &plain)
+    /// Returns the slice as `slice --json` has it, or why there is none.
+    fn slice_json(&self) -> serde_json::Value {
+        let value = serde_json::from_str(&self.slice).ok().filter(|_| self.sliced);
+        value.unwrap_or_else(|| json!({ "missing": self.slice.trim() }))
     }
 
     fn json(&self, search: &SearchReport) -> serde_json::Value {
         let after = &self.simplification.after;
         let mut symbols = Symbols::new();
         let (outcome, stats, _) = output::trace_json(after);
-        let needs = counterfactuals_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
+        let mut names = ProgramNames::new(&after.modules, &mut symbols);
+        let (needs, cause) = (counterfactuals_json(after, &mut names), cause_json(after, &mut names));
         json!({
             "found": true, "runs": search.runs, "undecided": search.undecided, "elapsed_s": (search.elapsed + self.simplification.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
-            "cause": self.cause(), "executions": self.simplification.stats.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice,
+            "cause": cause, "executions": self.simplification.stats.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice_json(),
         })
     }
 }

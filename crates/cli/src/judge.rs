@@ -3,7 +3,10 @@
 use crate::options::FailOn;
 use std::{cell::RefCell, collections::HashMap};
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Backtrace, Event, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace};
+use unsnarl_model::{
+    Backtrace, Event, Flags, Op, Outcome, OutcomeKind, Plan, Policy, RunLimits, Side, Site, SiteIx, ThreadIx,
+    Trace,
+};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::{Frame, Symbols, failure_place};
 
@@ -115,6 +118,45 @@ fn add_callers(trace: &mut Trace) {
         .filter_map(|(number, frames)| Some((number as usize, frames.into_iter().find(&mut is_users)?)))
         .collect();
     trace.add_callers(callers);
+}
+
+/// Number of threads, preempted for good, whose next operations are looked up.
+const MAX_CONTINUATIONS: usize = 3;
+/// Number of a thread's next events that are looked up.
+const CONTINUED_EVENTS: u64 = 128;
+
+/// Adds what explains a failure but is no event: the plain accesses of the run with their values, and what threads that
+/// were preempted for good would have executed next. They come from further runs of the same schedule; if one of them
+/// differs, the trace stays as it is.
+pub(crate) fn add_accesses(trace: &mut Trace) {
+    if !trace.outcome.is_failure() || trace.program.path.is_empty() {
+        return;
+    }
+    let Ok(mut executor) = Executor::new(trace.program.clone(), Settings::default()) else { return };
+    let plan = Plan { conflicts: false, choices: false, ..trace.replay_plan() };
+    let Ok(logged) = executor.run_with_accesses(&plan) else { return };
+    if trace.first_difference(&logged).is_some() || !trace.has_layout_of(&logged) {
+        return;
+    }
+    trace.take_accesses(&logged);
+    for event in preempted_for_good(trace).into_iter().take(MAX_CONTINUATIONS) {
+        let limits = RunLimits { events: event + CONTINUED_EVENTS, millis: 5_000, ..plan.limits };
+        let prefix = plan.prefix.clone().first_points(event as usize);
+        let continued = Plan { prefix, tail: Policy::Fair, limits, ..plan.clone() };
+        if let Ok(logged) = executor.run_with_accesses(&continued)
+            && trace.has_layout_of(&logged)
+        {
+            trace.add_continuation(event, &logged);
+        }
+    }
+}
+
+/// Returns the events that preempted a thread that did not run again, the latest first.
+fn preempted_for_good(trace: &Trace) -> Vec<u64> {
+    let events = &trace.events;
+    let is_last = |at: usize| events[at..].iter().all(|event| event.thread != events[at - 1].thread);
+    let preempting = (1..events.len()).rev().filter(|&at| events[at].flags.has(Flags::PREEMPTS));
+    preempting.filter(|&at| is_last(at)).map(|at| at as u64).collect()
 }
 
 /// Adds the call stacks of both accesses of a race that is a failure.

@@ -51,6 +51,7 @@ impl Record {
         let mut trace = executor.run(&plan)?.trace();
         judge::judge(&mut trace, &self.run.fail_on);
         judge::add_stacks(&mut trace);
+        judge::add_accesses(&mut trace);
         let path = traces::save(&trace, self.run.output.as_deref())?;
         if self.run.json {
             let (outcome, stats, warnings) = output::trace_json(&trace);

@@ -2,8 +2,10 @@
 //! it. Times, and text that depends on the compiler's version, are left out.
 
 mod common;
+mod redaction;
 
 use common::{Place, UNSNARL};
+use redaction::redacted;
 
 /// Returns the page of `hunt` for one of our programs.
 fn page(name: &str, source: &str, options: &[&str]) -> String {
@@ -22,21 +24,6 @@ fn page(name: &str, source: &str, options: &[&str]) -> String {
 /// Returns whether the sentence that says why is among the first ten lines.
 fn names_the_cause(page: &str) -> bool {
     page.lines().take(10).any(|line| line.starts_with("why      "))
-}
-
-fn redacted(page: &str) -> String {
-    let rules = [
-        (r"\d+\.\d+ s\b", "T s"),
-        (r"\d+ instructions traced", "N instructions traced"),
-        (r"\d+ of \d+ instructions", "N of N instructions"),
-        (r"in run \d+ \(", "in run N ("),
-        (r", \d+ runs, T s", ", N runs, T s"),
-        (r"\(race:\d+:\d+, seed \d+\)|\(\w+(:\d+)*, seed \d+\)", "(STRATEGY)"),
-        (r"0x[0-9a-f]{6,}", "ADDRESS"),
-    ];
-    rules.iter().fold(page.to_owned(), |page, (from, to)| {
-        regex::Regex::new(from).expect("a pattern").replace_all(&page, *to).into_owned()
-    })
 }
 
 macro_rules! goldens {

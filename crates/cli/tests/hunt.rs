@@ -21,10 +21,11 @@ fn hunt_builds_finds_simplifies_and_explains() {
     for expected in [
         "3 threads, 4 context switches (1 preemption)",
         "0.1 preempts 0.2",
-        "why      thread 0.2 was preempted here, before locking `mutex`",
-        "it had read `balance` = 100 (prog.c:19)",
-        "meanwhile thread 0.1 wrote `balance`, which was 100 (prog.c:12)",
-        "without this preemption, the program ends normally",
+        "why      lost update: `balance`",
+        "thread 0.2 read `balance` = 100 (prog.c:19)",
+        "meanwhile thread 0.1 wrote `balance` = 150 (prog.c:12)",
+        "then thread 0.2 wrote `balance` = 70 over it (prog.c:21)",
+        "if thread 0.2 is not preempted in between, the program ends normally",
         "assertion failed in thread 0 at prog.c:33",
         "prog.c:19 (thread 0.2) read `balance`, then prog.c:12 (thread 0.1) wrote it: nothing orders them",
         "(checked: fails the same way)",
@@ -33,6 +34,13 @@ fn hunt_builds_finds_simplifies_and_explains() {
     }
     let report = place.json(100, &["hunt", "--json", "--", "./prog"]);
     assert_eq!((&report["found"], &report["stats"]["preemptive"]), (&true.into(), &1.into()), "{report}");
+    assert_eq!(report["cause"]["pattern"], "lost update", "{report}");
+    let lost = &report["cause"]["facts"][2];
+    assert_eq!(
+        (&lost["thread"], &lost["line"], &lost["object"]),
+        (&"0.1".into(), &12.into(), &"balance".into())
+    );
+    assert!(report["cause"]["prevented_by"].is_string() && report["slice"]["lines"].is_array(), "{report}");
     assert!(place.path(report["trace"].as_str().expect("a path")).exists());
     assert!(place.path(report["original"].as_str().expect("a path")).exists());
 }

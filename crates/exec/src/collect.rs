@@ -3,8 +3,8 @@
 use crate::{memory::SharedMemory, monitor::LimitReached, outcome};
 use std::{collections::HashMap, process::ExitStatus, sync::Arc};
 use unsnarl_model::{
-    Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
-    Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
+    Action, Conflict, ConflictKind, Divergence, Event, Input, LoggedAccess, Misuse, Module, ModuleIx, Op,
+    Output, Plan, Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
 use unsnarl_symbols::{Symbols, Unwinder, build_id, failure_place};
 use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawEvent, RawInput, RawStack};
@@ -41,12 +41,16 @@ pub(crate) fn trace(
     let mut site_table = SiteTable::new(&modules);
     let raw_events = memory.events().iter();
     let events: Vec<Event> = raw_events.filter_map(|raw| event(raw, |pc| site_table.intern(pc))).collect();
+    let (accesses, accesses_since) = accesses(memory, &mut site_table);
     let threads = threads(memory, &site_table);
     let mut races = conflicts(memory, &site_table);
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
     let mut trace = Trace {
         races,
         counterfactuals: Vec::new(),
+        accesses,
+        accesses_since,
+        continuations: Vec::new(),
         callers: Vec::new(),
         names: memory.files().iter().map(|file| (file.object, text(&file.path))).collect(),
         program: program.clone(),
@@ -79,6 +83,21 @@ pub(crate) fn event(raw: &RawEvent, site: impl FnOnce(u64) -> SiteIx) -> Option<
         addr: raw.addr,
         value: raw.value(),
     })
+}
+
+/// Returns the plain accesses that were logged beside the events, and the number of events before which some are missing.
+fn accesses(memory: &SharedMemory, site_table: &mut SiteTable) -> (Vec<LoggedAccess>, u64) {
+    let (older, newer) = memory.accesses();
+    let logged = older.iter().chain(newer).filter_map(|raw| {
+        Some(LoggedAccess {
+            access: event(&raw.event, |pc| site_table.intern(pc))?,
+            written: raw.written(),
+            events_before: raw.events_before(),
+            is_event: raw.is_event(),
+        })
+    });
+    let since = if newer.is_empty() { 0 } else { older.first().map_or(0, |raw| raw.events_before() + 1) };
+    (logged.collect(), since)
 }
 
 /// Returns the results of I/O with peers outside the program.

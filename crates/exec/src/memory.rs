@@ -20,9 +20,9 @@ use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
     CALLS_BYTES, CHANGE_BYTES, FileRule, Header, INPUT_BYTES, MAX_FILES, MAX_ORDERING_FUNCTIONS, NetworkRule,
-    ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction, RawChange, RawConflict, RawEnabled,
-    RawEvent, RawFile, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning, Regions,
-    SideRequest, TracerWords, Tracing,
+    ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAccess, RawAction, RawChange, RawConflict,
+    RawEnabled, RawEvent, RawFile, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
+    Regions, SideRequest, TracerWords, Tracing,
 };
 
 /// Writes as many address ranges as there is room for.
@@ -106,6 +106,8 @@ pub(crate) struct RunMode<'a> {
     pub(crate) debugged: bool,
     /// There are idle processors, so waiting may spin.
     pub(crate) busy_waits: bool,
+    /// Number of plain accesses to keep beside the events; 0 to log none.
+    pub(crate) accesses: u64,
     /// The rule for a program that changes files.
     pub(crate) files: FileRule,
     /// Directories of which the program has a private view.
@@ -255,6 +257,7 @@ impl SharedMemory {
             kernel_threads: u8::from(kind == ThreadBackend::Kernel),
             debugged: u8::from(debugged),
             busy_waits: u8::from(busy_waits),
+            accesses: mode.accesses,
             files: files as u8,
             network: network as u8,
             until: tracing.until.len() as u64,
@@ -339,6 +342,18 @@ impl SharedMemory {
         let h = self.header();
         let count = h.events.load(Ordering::Acquire).min(h.plan.max_events);
         self.table(h.regions.events, count as usize)
+    }
+
+    /// Returns the logged plain accesses, in two parts: the older ones first.
+    pub(crate) fn accesses(&self) -> (&[RawAccess], &[RawAccess]) {
+        let h = self.header();
+        let (count, room) = (h.accesses.load(Ordering::Acquire), h.plan.accesses);
+        let entries = self.table(h.regions.accesses, count.min(room) as usize);
+        if count <= room {
+            return (entries, &[]);
+        }
+        let (newer, older) = entries.split_at((count % room) as usize);
+        (older, newer)
     }
 
     pub(crate) fn threads(&self) -> &[RawThread] {

@@ -116,6 +116,9 @@ mod tests {
             native: false,
             races: vec![],
             counterfactuals: vec![],
+            accesses: vec![],
+            accesses_since: 0,
+            continuations: vec![],
             names: vec![],
             output: Output::default(),
         }

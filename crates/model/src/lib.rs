@@ -30,6 +30,7 @@ mod event;
 mod file_name;
 mod hash;
 mod input;
+mod logged_access;
 mod op;
 mod outcome;
 mod plan;
@@ -46,6 +47,7 @@ pub use event::{Event, Flags, Waker};
 pub use file_name::{FileCall, FileName};
 pub use hash::stable_hash;
 pub use input::{Input, Inputs};
+pub use logged_access::{Continuation, LoggedAccess};
 pub use op::{ObjectKind, Op, Order};
 pub use outcome::{Backtrace, Limit, Misuse, Outcome, OutcomeKind, Wait, Warning, signal_name};
 pub use plan::{

@@ -89,6 +89,20 @@ impl Prefix {
         threads.enumerate().map(|(at, thread)| (&self.threads[thread.index()], self.actions.get(at)))
     }
 
+    /// Returns the first points of the schedule.
+    #[must_use]
+    pub fn first_points(mut self, points: usize) -> Self {
+        let mut left = points;
+        for segment in &mut self.segments {
+            let kept = left.min(segment.points as usize);
+            segment.points = kept as u32;
+            left -= kept;
+        }
+        self.segments.retain(|segment| segment.points > 0);
+        self.actions.truncate(points);
+        self
+    }
+
     /// Returns the length of the common prefix of two schedules, in points. If one of them has no planned
     /// actions, only threads are compared.
     #[must_use]

@@ -1,8 +1,8 @@
 //! The record of one run.
 
 use crate::{
-    Action, Conflict, Event, Fidelity, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule, Site, SiteIx,
-    Stats, ThreadId, ThreadIx, Warning,
+    Action, Conflict, Continuation, Event, Fidelity, LoggedAccess, Outcome, OutcomeKind, Plan, Policy,
+    Prefix, Schedule, Site, SiteIx, Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -37,6 +37,13 @@ pub struct Trace {
     pub races: Vec<Conflict>,
     /// The effect of each preemption, if it was determined.
     pub counterfactuals: Vec<Counterfactual>,
+    /// The plain accesses to memory that several threads touched, if they were logged: those that are schedule points,
+    /// and those that are not.
+    pub accesses: Vec<LoggedAccess>,
+    /// The number of events before the first access that is certain to be among them; 0 if none are missing.
+    pub accesses_since: u64,
+    /// The next steps of threads that were preempted for good, had they continued, if these were determined.
+    pub continuations: Vec<Continuation>,
     /// Names of the objects at these addresses: those of another tool, or the paths of files.
     pub names: Vec<(u64, String)>,
     /// The program's output.

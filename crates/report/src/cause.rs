@@ -1,25 +1,28 @@
-//! Explains a failure in a few sentences: wait cycles, where threads were preempted, what happened meanwhile, and what
+//! Explains a failure in a few sentences: the pattern of the bug, wait cycles, where threads were preempted, and what
 //! would have happened otherwise.
 
 use crate::{
-    Names, RenderOptions,
-    counterfactuals::outcome_without,
-    describe,
+    Names, RenderOptions, describe,
     facts::{self, holds},
     line::{Style, cut, paint, wrapped},
+    narrator::Narrator,
     objects::ObjectNames,
-    paths, waits,
+    paths,
+    patterns::{self, Pattern},
+    scene::Scene,
+    story::Story,
+    used_thing::{UsedThing, effect_of, read_by},
+    waits,
 };
-use std::{fmt::Write, ops::Range};
-use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
-use unsnarl_semantics::{
-    Access, AccessKind, ByteRange, CondOp, MemoryOp, MutexOp, Operation, RwLockOp, SemaphoreOp, succeeded,
-};
+use serde_json::{Value, json};
+use std::{collections::HashSet, fmt::Write, ops::Range};
+use unsnarl_model::{Event, Op, OutcomeKind, Side, ThreadIx, Trace};
+use unsnarl_semantics::{Operation, succeeded};
 
 /// Preemptions that are described in full; the interleaving shows the others.
 const MAX_PREEMPTIONS: usize = 3;
-/// Maximum number of changes by other threads that are listed.
-const MAX_CHANGES: usize = 3;
+/// Waits that are described; the others are counted.
+const MAX_WAITS: usize = 6;
 /// Maximum length of a repeated round that is looked for, and of its operations that are shown for each thread.
 const MAX_ROUND: usize = 256;
 const MAX_ROUND_STEPS: usize = 8;
@@ -34,6 +37,20 @@ pub(crate) struct Sentence {
     pub(crate) text: String,
     /// The event of the preemption that it describes, if it does.
     pub(crate) event: Option<usize>,
+    /// The step that it is about, if it is about one.
+    pub(crate) about: Option<StepFact>,
+}
+
+/// The step that a sentence is about, as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StepFact {
+    pub(crate) thread: String,
+    /// The number of the event; `None` for an access that is no event, or that was not executed.
+    pub(crate) event: Option<usize>,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+    pub(crate) object: Option<String>,
+    pub(crate) value: Option<String>,
 }
 
 /// Relation of a sentence to the one before it.
@@ -48,17 +65,17 @@ pub(crate) enum Rank {
 }
 
 impl Sentence {
-    fn head(text: String) -> Self {
-        Self { rank: Rank::Head, text, event: None }
+    pub(crate) fn head(text: String) -> Self {
+        Self { rank: Rank::Head, text, event: None, about: None }
     }
 
-    fn code(file: &str, line: u32, source: &str) -> Self {
+    pub(crate) fn code(file: &str, line: u32, source: &str) -> Self {
         let text = format!("{}:{line} │ {}", paths::base(file), source.trim());
-        Self { rank: Rank::Code, text, event: None }
+        Self { rank: Rank::Code, text, event: None, about: None }
     }
 
-    fn more(text: String) -> Self {
-        Self { rank: Rank::More, text, event: None }
+    pub(crate) fn more(text: String) -> Self {
+        Self { rank: Rank::More, text, event: None, about: None }
     }
 }
 
@@ -90,21 +107,65 @@ pub fn cause_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions)
 
 /// Explains the failure sentence by sentence. Empty for a run that did not fail.
 pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
+    explain(trace, names).sentences
+}
+
+/// Returns the explanation of the failure as JSON: the name of the pattern, the facts, and what prevents the failure.
+/// Names are null, and lists empty, where nothing is known.
+#[must_use]
+pub fn cause_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let Explanation { pattern, sentences } = explain(trace, names);
+    let fact = |sentence: &Sentence| {
+        let about = sentence.about.as_ref();
+        json!({
+            "text": sentence.text,
+            "thread": about.map(|about| &about.thread),
+            "event": about.map_or(sentence.event, |about| about.event),
+            "file": about.and_then(|about| about.file.as_ref()),
+            "line": about.and_then(|about| about.line),
+            "object": about.and_then(|about| about.object.as_ref()),
+            "value": about.and_then(|about| about.value.as_ref()),
+        })
+    };
+    let facts: Vec<Value> =
+        sentences.iter().filter(|sentence| sentence.rank != Rank::Code).map(fact).collect();
+    // The sentence about the run without the preemption.
+    let ends_normally = |sentence: &&Sentence| {
+        sentence.rank == Rank::More && sentence.text.ends_with(", the program ends normally")
+    };
+    let prevented_by = sentences.iter().find(ends_normally).map(|sentence| &sentence.text);
+    json!({ "pattern": pattern.map(Pattern::name), "facts": facts, "prevented_by": prevented_by })
+}
+
+/// The explanation of a failure.
+#[derive(Default)]
+struct Explanation {
+    pattern: Option<Pattern>,
+    sentences: Vec<Sentence>,
+}
+
+fn explain(trace: &Trace, names: &mut dyn Names) -> Explanation {
     if !trace.outcome.is_failure() {
-        return Vec::new();
+        return Explanation::default();
     }
     let writer = CauseWriter { trace, objects: ObjectNames::of(trace, names) };
-    let mut sentences: Vec<Sentence> = writer.wait_cycle(names).into_iter().map(Sentence::head).collect();
+    let story = Story::of(trace);
+    let scene = Scene::new(&story, names);
+    let finding = patterns::find(&scene);
+    let narrator = Narrator::new(&scene, finding.as_ref(), names);
+    let mut sentences: Vec<Sentence> = narrator.pattern(names);
+    sentences.extend(writer.wait_cycle(names));
     sentences.extend(writer.race(names).map(Sentence::head));
     sentences.extend(
         writer.repeated_round(names).unwrap_or_else(|| writer.endless_loop(names).into_iter().collect()),
     );
-    let preemptions: Vec<usize> =
-        (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS)).collect();
-    for &event in preemptions.iter().take(MAX_PREEMPTIONS) {
-        sentences.extend(writer.describe_preemption(event, names));
+    let preemptions = narrator.preemptions();
+    let gap_shown = narrator.gap_of_pattern();
+    let others: Vec<usize> = preemptions.iter().copied().filter(|at| Some(*at) != gap_shown).collect();
+    for &at in others.iter().take(MAX_PREEMPTIONS) {
+        sentences.extend(narrator.describe_preemption(at, names));
     }
-    let more = preemptions.len().saturating_sub(MAX_PREEMPTIONS);
+    let more = others.len().saturating_sub(MAX_PREEMPTIONS);
     if more > 0 {
         sentences.push(Sentence::head(format!(
             "{} more {} below",
@@ -112,10 +173,32 @@ pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
             if more == 1 { "preemption is marked" } else { "preemptions are marked" }
         )));
     }
-    if preemptions.is_empty() {
+    if preemptions.is_empty() && finding.is_none() {
         sentences.extend(writer.explain_without_preemptions().into_iter().map(Sentence::head));
     }
-    sentences
+    Explanation { pattern: finding.map(|finding| finding.pattern), sentences }
+}
+
+/// The steps that explain a failure.
+#[derive(Default)]
+pub(crate) struct DecisiveSteps {
+    /// Those that the explanation names, and the reads of shared memory at the line that failed.
+    pub(crate) named: HashSet<usize>,
+    /// Others on the same memory.
+    pub(crate) related: HashSet<usize>,
+}
+
+/// Returns the steps that explain the failure.
+pub(crate) fn decisive_steps(story: &Story, names: &mut dyn Names) -> DecisiveSteps {
+    if !story.trace.outcome.is_failure() {
+        return DecisiveSteps::default();
+    }
+    let scene = Scene::new(story, names);
+    let facts = patterns::find(&scene).into_iter().flat_map(|finding| finding.facts);
+    let named: HashSet<usize> = facts.map(|fact| fact.step).chain(scene.failing.iter().copied()).collect();
+    let is_about = |&step: &usize| named.iter().any(|&about| story.meet(about, step));
+    let related = (0..story.end).filter(is_about).collect();
+    DecisiveSteps { named, related }
 }
 
 struct CauseWriter<'a> {
@@ -125,7 +208,7 @@ struct CauseWriter<'a> {
 
 impl CauseWriter<'_> {
     /// Describes what each thread of a deadlock's cycle holds and waits for.
-    fn wait_cycle(&self, names: &mut dyn Names) -> Vec<String> {
+    fn wait_cycle(&self, names: &mut dyn Names) -> Vec<Sentence> {
         if self.trace.outcome.kind != OutcomeKind::Deadlock {
             return Vec::new();
         }
@@ -158,8 +241,14 @@ impl CauseWriter<'_> {
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
             format!("thread {thread_name} {held}waits {awaited}{by}{at}")
         };
-        let sentences: Vec<String> = cycle.map(sentences).take(6).collect();
-        if sentences.is_empty() { self.waits_without_waker(&waits) } else { sentences }
+        let lines: Vec<Option<Sentence>> = cycle.clone().map(|waiting| line_of(waiting, names)).collect();
+        let sentences = named_and_counted(cycle.map(sentences).collect());
+        if sentences.is_empty() {
+            return self.waits_without_waker(&waits).into_iter().map(Sentence::head).collect();
+        }
+        let lines = lines.into_iter().chain(std::iter::repeat(None));
+        let with_lines = sentences.into_iter().map(Sentence::head).zip(lines);
+        with_lines.flat_map(|(sentence, line)| [Some(sentence), line].into_iter().flatten()).collect()
     }
 
     /// Describes the two accesses of a race that is the failure.
@@ -185,8 +274,10 @@ impl CauseWriter<'_> {
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
             let reason = match waits::last_wake(self.trace, wait.addr) {
-                Some((_, 0)) => ": the signal came when no thread was waiting (a lost wake-up)",
-                _ => "",
+                Some((_, 0)) => "; the last signal came when no thread was waiting",
+                Some(_) => "",
+                None if waits::is_woken_by_signal(wait) => "; no thread has signalled",
+                None => "",
             };
             let thread_name = describe::id(self.trace, wait.thread);
             format!(
@@ -194,125 +285,8 @@ impl CauseWriter<'_> {
                 describe::wait(self.trace, &self.objects, wait)
             )
         };
-        waits
-            .iter()
-            .filter(|waiting| waiting.wait.op != Op::Join)
-            .map(sentences)
-            .take(MAX_PREEMPTIONS)
-            .collect()
-    }
-
-    /// Describes where a thread was preempted, what happened meanwhile, and what happens without the preemption.
-    fn describe_preemption(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
-        let trace = self.trace;
-        let preempted = trace.events[event - 1].thread;
-        let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == preempted);
-        let thread_name = describe::id(trace, preempted);
-        // A thread that never resumed may have been about to wait, in a deadlock.
-        let wait = trace.outcome.waits.iter().find(|wait| wait.thread == preempted && resumed.is_none());
-        let site = resumed.map(|at| trace.user_site(&trace.events[at])).or(wait.map(|wait| wait.site));
-        let place = site.and_then(|site| facts::place(site, names));
-        let waits_for = wait.and_then(|wait| Some((wait.op, self.objects.for_op(wait.op, wait.addr)?)));
-        let before = match (resumed, waits_for) {
-            (Some(at), _) => format!(", before {}", self.pending_operation(at)),
-            (None, Some((op, object))) => {
-                format!(", before {} `{object}`", gerund(op).unwrap_or("waiting for"))
-            }
-            (None, None) => " and did not run again".to_owned(),
-        };
-        let held = self.held(preempted, event);
-        let held = if held.is_empty() { String::new() } else { format!(", holding {}", held.join(", ")) };
-        let here = if place.is_some() { " here" } else { "" };
-        let head = Sentence::head(format!("thread {thread_name} was preempted{here}{before}{held}"));
-        let mut sentences = vec![Sentence { event: Some(event), ..head }];
-        if let Some((file, line, _)) = &place {
-            sentences.push(Sentence::code(file, *line, &names.source_line(file, *line).unwrap_or_default()));
-        }
-        let changes_while_preempted = self.changes_while_preempted(event, resumed, names);
-        sentences.extend(self.stale_read(event, &changes_while_preempted, names).map(Sentence::more));
-        for (nth, (_, change)) in changes_while_preempted.iter().enumerate() {
-            sentences
-                .push(Sentence::more(format!("{} {change}", if nth == 0 { "meanwhile" } else { "then" })));
-        }
-        if let Some(counterfactual) =
-            trace.counterfactuals.iter().find(|counterfactual| counterfactual.event == event as u64)
-        {
-            sentences.push(Sentence::more(format!(
-                "without this preemption, {}",
-                outcome_without(counterfactual)
-            )));
-        }
-        sentences
-    }
-
-    /// Returns the locks that a thread holds before this event.
-    fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
-        let is_held =
-            |hold: &facts::HoldInterval| hold.thread == thread && hold.first < event && hold.last >= event;
-        let held = holds(&self.trace.events).into_iter().filter(is_held);
-        held.map(|hold| format!("`{}`", self.objects.held(self.trace, hold))).collect()
-    }
-
-    /// Returns the changes by other threads, while a thread was preempted, to objects that it was using: the object
-    /// and the text.
-    fn changes_while_preempted(
-        &self,
-        event: usize,
-        resumed: Option<usize>,
-        names: &mut dyn Names,
-    ) -> Vec<(UsedThing, String)> {
-        let trace = self.trace;
-        let preempted = trace.events[event - 1].thread;
-        let before = trace.events[..event].iter().rev().take_while(|e| e.thread == preempted);
-        let after = resumed.into_iter().map(|at| &trace.events[at]);
-        let in_use: Vec<UsedThing> = before.chain(after).filter_map(UsedThing::of).collect();
-        let mut sentences: Vec<(bool, UsedThing, String)> = Vec::new();
-        let mut places = Vec::new();
-        for at in event..resumed.unwrap_or(trace.events.len()) {
-            let other = &trace.events[at];
-            let Some((verb, changes)) = effect_of(other) else { continue };
-            let Some(used) = UsedThing::of(other).filter(|used| in_use.iter().any(|own| own.meets(*used)))
-            else {
-                continue;
-            };
-            let place = (other.thread, other.op, used, trace.user_site(other));
-            if places.contains(&place) {
-                continue;
-            }
-            places.push(place);
-            let value = describe::value(other).unwrap_or_default();
-            let at_line = self.at_line(at, names);
-            let thread_name = describe::id(trace, other.thread);
-            let object = self.objects.at(trace, at);
-            sentences.push((
-                changes,
-                used,
-                format!("thread {thread_name} {verb} `{object}`{value}{at_line}"),
-            ));
-        }
-        // If something was changed, reads and lock operations are left out.
-        if sentences.iter().any(|(changes, ..)| *changes) {
-            sentences.retain(|(changes, ..)| *changes);
-        }
-        sentences.into_iter().map(|(_, used, change)| (used, change)).take(MAX_CHANGES).collect()
-    }
-
-    /// Describes the last value that a preempted thread had read of a variable that others then changed.
-    fn stale_read(
-        &self,
-        event: usize,
-        changes_while_preempted: &[(UsedThing, String)],
-        names: &mut dyn Names,
-    ) -> Option<String> {
-        let preempted = self.trace.events[event - 1].thread;
-        let at = self.trace.events[..event].iter().rposition(|e| {
-            let read = read_by(e).map(|read| UsedThing::Memory(read.range));
-            e.thread == preempted
-                && read.is_some_and(|read| changes_while_preempted.iter().any(|(used, _)| used.meets(read)))
-        })?;
-        let value = describe::value(&self.trace.events[at])?;
-        let line = self.at_line(at, names);
-        Some(format!("it had read `{}`{value}{line}", self.objects.at(self.trace, at)))
+        let waiting = waits.iter().filter(|waiting| waiting.wait.op != Op::Join);
+        named_and_counted(waiting.map(sentences).collect())
     }
 
     /// Returns the line of an event, like " (account.c:12)".
@@ -389,14 +363,6 @@ impl CauseWriter<'_> {
         )))
     }
 
-    /// Describes the next operation of a thread.
-    fn pending_operation(&self, number: usize) -> String {
-        match gerund(self.trace.events[number].op) {
-            Some(verb) => format!("{verb} `{}`", self.objects.at(self.trace, number)),
-            None => format!("`{}`", describe::event(self.trace, &self.objects, number)),
-        }
-    }
-
     /// Explains a failure that needs no preemption.
     fn explain_without_preemptions(&self) -> Vec<String> {
         let trace = self.trace;
@@ -424,77 +390,24 @@ impl CauseWriter<'_> {
     }
 }
 
-/// Returns the gerund for an operation, if there is a short one.
-fn gerund(op: Op) -> Option<&'static str> {
-    Some(match op {
-        Op::Read | Op::AtomicLoad => "reading",
-        Op::Write | Op::AtomicStore => "writing",
-        Op::AtomicRmw | Op::AtomicCas => "updating",
-        Op::Lock | Op::ReadLock | Op::WriteLock => "locking",
-        Op::Unlock | Op::RwUnlock => "unlocking",
-        Op::Signal | Op::Broadcast => "signalling",
-        Op::CondWait => "waiting on",
-        Op::SemWait => "waiting for",
-        Op::SemPost => "posting",
-        Op::Free => "freeing",
-        _ => return None,
-    })
+/// Returns the source line at which a thread waits.
+fn line_of(waiting: &waits::DescribedWait, names: &mut dyn Names) -> Option<Sentence> {
+    let (file, line) = (waiting.place.file.as_deref()?, waiting.place.line?);
+    let source = names.source_line(file, line).filter(|_| !waiting.place.system)?;
+    Some(Sentence::code(file, line, &source))
 }
 
-/// Something that several threads can use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UsedThing {
-    /// A lock, a condition variable and so on, by its address.
-    Object(u64),
-    Memory(ByteRange),
-}
-
-impl UsedThing {
-    fn of(event: &Event) -> Option<Self> {
-        let operation = Operation::decode(event);
-        operation.bytes().map(Self::Memory).or_else(|| operation.object().map(Self::Object))
+/// Returns the first sentences, and how many threads the others are about.
+fn named_and_counted(mut sentences: Vec<String>) -> Vec<String> {
+    let more = sentences.len().saturating_sub(MAX_WAITS);
+    if more > 0 {
+        sentences.truncate(MAX_WAITS);
+        sentences.push(format!(
+            "{more} more {} below",
+            if more == 1 { "thread waits, see" } else { "threads wait, see" }
+        ));
     }
-
-    /// Returns whether both are, at least in part, the same.
-    fn meets(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Object(a), Self::Object(b)) => a == b,
-            (Self::Memory(a), Self::Memory(b)) => a.overlaps(b),
-            _ => false,
-        }
-    }
-}
-
-/// Returns the access of an event that only reads.
-fn read_by(event: &Event) -> Option<Access> {
-    let operation = Operation::decode(event);
-    let access = operation.access()?;
-    matches!(access.kind, AccessKind::Read | AccessKind::Load).then_some(*access)
-}
-
-/// Returns the verb for an event that other threads can observe, and whether its effect is permanent.
-fn effect_of(event: &Event) -> Option<(&'static str, bool)> {
-    if !succeeded(event) {
-        return None;
-    }
-    Some(match Operation::decode(event) {
-        Operation::Memory(MemoryOp::Access(access)) => match access.kind {
-            AccessKind::Read | AccessKind::Load => ("read", false),
-            AccessKind::Write | AccessKind::Store => ("wrote", true),
-            AccessKind::Update | AccessKind::CompareExchange => ("updated", true),
-        },
-        Operation::Memory(MemoryOp::Free(_)) => ("freed", true),
-        Operation::Mutex(MutexOp::Lock { attempt: false, .. })
-        | Operation::RwLock(RwLockOp::Lock { attempt: false, .. }) => ("locked", false),
-        Operation::Mutex(MutexOp::Destroy { .. })
-        | Operation::RwLock(RwLockOp::Destroy { .. })
-        | Operation::Cond(CondOp::Destroy { .. })
-        | Operation::Semaphore(SemaphoreOp::Destroy { .. }) => ("destroyed", true),
-        Operation::Cond(CondOp::Signal { .. }) => ("signalled", true),
-        Operation::Semaphore(SemaphoreOp::Post { .. }) => ("posted", true),
-        Operation::Semaphore(SemaphoreOp::Wait { attempt: false, .. }) => ("took", true),
-        _ => return None,
-    })
+    sentences
 }
 
 /// Returns the events that are repeated at the end of a run: the shortest sequence that occurs there twice, by all threads

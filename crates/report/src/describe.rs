@@ -5,7 +5,7 @@ mod descriptor;
 mod file;
 mod signal;
 
-use crate::objects::ObjectNames;
+use crate::{objects::ObjectNames, story::Story};
 use unsnarl_model::{Event, ObjectKind, Op, Order, ThreadIx, Trace, Wait};
 use unsnarl_semantics::{
     Access, AccessKind, BarrierOp, CondOp, DescriptorOpKind, FutexOp, MemoryOp, MutexOp, OnceOp, OpResult,
@@ -65,6 +65,25 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
     match words {
         Complete(words) => words,
         WithoutResult(words) => words + result(step.result),
+    }
+}
+
+/// Describes a step of a story, with the value that a write left.
+pub(crate) fn step(story: &Story, objects: &ObjectNames, number: usize) -> String {
+    let words = event(&story.trace, objects, number);
+    let Some(access) = story.write(number) else { return words };
+    let shown = |value: u64| number_of(value, access.range.len);
+    let (found, left) = (story.value_found(number), story.value_left(number));
+    let on = || objects.at(&story.trace, number);
+    match (access.kind, found, left) {
+        (AccessKind::Write, _, Some(left)) => format!("write {} = {}", on(), shown(left)),
+        (AccessKind::Update, Some(found), Some(left)) => {
+            format!("atomic update {} {} → {}{}", on(), shown(found), shown(left), order(access.order))
+        }
+        (AccessKind::CompareExchange, Some(found), Some(left)) => {
+            format!("compare-exchange {} {} → {}{}", on(), shown(found), shown(left), order(access.order))
+        }
+        _ => words,
     }
 }
 
@@ -289,7 +308,7 @@ fn seconds(nanos: u64) -> String {
 
 /// Formats a value of this many bytes: small ones, positive or negative, in decimal, anything else (pointers, floats,
 /// bit patterns) in hexadecimal.
-fn number_of(value: u64, size: u64) -> String {
+pub(crate) fn number_of(value: u64, size: u64) -> String {
     const SMALL: i64 = 10_000_000;
     // Single bytes are characters and flags, and values without a size (counts) are unsigned.
     let signed = match size {

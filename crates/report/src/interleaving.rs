@@ -7,10 +7,17 @@ mod table;
 mod unobservable;
 
 use crate::{
-    Names, RenderOptions, counterfactuals_text, describe, functions, objects::ObjectNames, outcome,
-    outcome_text, paths, stack::Stack, stats_text,
+    Names, RenderOptions,
+    cause::{DecisiveSteps, decisive_steps},
+    counterfactuals_text, describe, functions,
+    objects::ObjectNames,
+    outcome, outcome_text, paths,
+    stack::Stack,
+    stats_text,
+    story::Story,
 };
 use abridge::{Item, abridge};
+use std::collections::HashSet;
 pub(crate) use switch::{SwitchReason, Switches};
 use table::{Column, Row, Table};
 use unobservable::unobservable;
@@ -33,15 +40,19 @@ pub fn interleaving(trace: &Trace, names: &mut dyn Names, options: &RenderOption
 /// Renders the interleaving.
 #[must_use]
 pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
+    let stats = trace.stats();
+    let Chart { story, named } = Chart::of(trace, names, options.full);
+    let trace = &story.trace;
     let objects = ObjectNames::of(trace, names);
     let switches = Switches::of(trace);
-    let unobservable =
+    let mut unobservable =
         if options.full { vec![false; trace.events.len()] } else { unobservable(trace, names) };
+    named.iter().for_each(|&step| unobservable[step] = false);
     let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unobservable[number]).collect();
     let items = if options.full {
         candidates.iter().map(|&number| Item::Event(number)).collect()
     } else {
-        abridge(&trace.events, &candidates, most_rows(trace))
+        abridge(&trace.events, &candidates, &named, most_rows(trace))
     };
     let columns = columns(trace, names);
     let at = |thread: ThreadIx| columns.iter().position(|c| c.thread == thread).unwrap_or(0);
@@ -56,9 +67,10 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
                 if let Some((from, reason)) = switch {
                     rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), reason });
                 }
-                let words = describe::event(trace, &objects, number);
+                let words = describe::step(&story, &objects, number);
                 let (location, source) = place_of_event(names, trace, event);
-                rows.push(Row::Event { number, column: at(event.thread), words, location, source });
+                let (column, shown) = (at(event.thread), story.number(number));
+                rows.push(Row::Event { number, shown, column, words, location, source });
                 before = Some(number);
             }
             Item::LeftOut { from, events, switches, thread } => {
@@ -70,14 +82,38 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
     for ending in outcome::endings(trace, &objects, names) {
         let (location, source) = ending.place.map(|place| locate(names, place)).unwrap_or_default();
         let (column, words) = (at(ending.thread), format!("✗ {}", ending.words));
-        rows.push(Row::End { at: trace.events.len(), column, words, location, source });
+        // A thread that ended afterwards, like one of Rust that panicked, failed before that.
+        let ended = trace.events.iter().rposition(|event| event.thread == ending.thread);
+        let ended = ended.filter(|&last| trace.events[last].op == Op::End);
+        let at = ended.unwrap_or(trace.events.len());
+        let place = rows.iter().position(|row| matches!(row, Row::Event { number, .. } if *number == at));
+        rows.insert(place.unwrap_or(rows.len()), Row::End { at, column, words, location, source });
     }
     shorten_files(&mut rows);
 
     let table = Table::new(&columns, &rows, options).render();
     let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
-    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unobservable)];
+    let parts = [stats_text(&stats) + "\n", table, footnote(left_out, &unobservable)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The part of a run that is shown: its events, and the plain accesses that explain it.
+pub(crate) struct Chart {
+    pub(crate) story: Story,
+    /// The steps that are always shown.
+    pub(crate) named: HashSet<usize>,
+}
+
+impl Chart {
+    pub(crate) fn of(trace: &Trace, names: &mut dyn Names, full: bool) -> Self {
+        let whole = Story::of(trace);
+        let DecisiveSteps { named, related } = decisive_steps(&whole, names);
+        let is_shown = |step: usize| full || whole.number(step).is_some() || related.contains(&step);
+        let story = whole.select(is_shown);
+        let shown = (0..whole.end).filter(|&step| is_shown(step)).enumerate();
+        let named = shown.filter(|(_, step)| named.contains(step)).map(|(at, _)| at).collect();
+        Self { story, named }
+    }
 }
 
 /// Returns the maximum number of readable rows. Threads in a loop need fewer.

@@ -4,10 +4,11 @@ use crate::{
     Names, describe,
     objects::ObjectNames,
     paths,
+    story::Story,
     waits::{self, taken_at},
 };
 use serde_json::{Map, Value, json};
-use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
+use unsnarl_model::{Flags, OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
 /// Returns the outcome as JSON. It always has `kind`, `message` and `threads`. It has `status`, `signal`, `limit`,
@@ -67,6 +68,29 @@ pub fn stats_json(stats: &Stats) -> Value {
         "preemptive": stats.preemptive,
         "non_preemptive": stats.non_preemptive(),
     })
+}
+
+/// Returns the steps of the run in order: its events, and the plain accesses between them, if they were logged. The
+/// latter have no number.
+#[must_use]
+pub fn steps_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let story = Story::of(trace);
+    let objects = ObjectNames::of(&story.trace, names);
+    let steps = story.executed().iter().enumerate().map(|(number, step)| {
+        let mut object = Map::new();
+        object.insert("event".into(), story.number(number).into());
+        object.insert("thread".into(), describe::id(trace, step.thread).into());
+        object.insert("op".into(), step.op.name().into());
+        object.insert("text".into(), describe::step(&story, &objects, number).into());
+        object.insert("preempts".into(), step.flags.has(Flags::PREEMPTS).into());
+        let has_object = step.op.object_kind().is_some();
+        object.insert("object".into(), has_object.then(|| objects.at(&story.trace, number)).into());
+        object.insert("found".into(), story.value_found(number).into());
+        object.insert("left".into(), story.value_left(number).into());
+        insert_place(&mut object, &names.place(trace.user_site(step)));
+        Value::from(object)
+    });
+    steps.collect()
 }
 
 /// Returns the problems that did not end the run.

@@ -20,17 +20,22 @@ mod json;
 mod junit;
 mod line;
 mod names;
+mod narrator;
 mod objects;
 mod outcome;
 mod paths;
+mod patterns;
 mod perfetto;
 mod render_options;
 mod sarif;
+mod scene;
 mod slice;
 mod stack;
+mod story;
+mod used_thing;
 mod waits;
 
-pub use cause::cause_text;
+pub use cause::{cause_json, cause_text};
 pub use counterfactuals::{counterfactuals_json, counterfactuals_text, preemption_text};
 pub use debugger::debugger_json;
 pub use divergence::{
@@ -39,7 +44,7 @@ pub use divergence::{
 pub use graph::schedule_dot;
 pub use html::html;
 pub use interleaving::{interleaving, interleaving_table};
-pub use json::{outcome_json, stats_json, warnings_json};
+pub use json::{outcome_json, stats_json, steps_json, warnings_json};
 pub use junit::{Case, CaseResult, junit};
 pub use names::{Names, ProgramNames};
 pub use objects::{ObjectNames, operation_text};

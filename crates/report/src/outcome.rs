@@ -268,7 +268,7 @@ impl OutcomeWriter<'_> {
                         let site = at(self.trace.user_site(event)).map(|site| format!(": {site}"));
                         let thread_name = self.thread(event.thread);
                         vec![format!(
-                            "thread {thread_name} signalled when no thread was waiting, a lost wake-up{}",
+                            "thread {thread_name} signalled when no thread was waiting{}",
                             site.unwrap_or_default()
                         )]
                     }

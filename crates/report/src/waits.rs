@@ -85,6 +85,11 @@ pub(crate) fn last_wake(trace: &Trace, object: u64) -> Option<(&Event, u64)> {
     })
 }
 
+/// Returns whether a signal ends this wait.
+pub(crate) fn is_woken_by_signal(wait: &Wait) -> bool {
+    wait.op.object_kind() == Some(ObjectKind::Cond)
+}
+
 /// Returns the last event that satisfies the predicate.
 pub(crate) fn last(trace: &Trace, is_so: impl Fn(&Event) -> bool) -> Option<&Event> {
     trace.events.iter().rev().find(|event| is_so(event))

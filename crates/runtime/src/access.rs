@@ -3,7 +3,10 @@
 //! Plain accesses return at once, after two instructions, unless they are observed and several threads are
 //! alive. Atomic ones perform the operation, as the compiler expects.
 
-use crate::{partial_stores, state::Runtime};
+use crate::{
+    partial_stores,
+    state::{Runtime, State},
+};
 use core::{
     arch::naked_asm,
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
@@ -16,15 +19,21 @@ use unsnarl_sched::Rng;
 static OBSERVING: AtomicBool = AtomicBool::new(false);
 /// True if the plan asks to observe them at all.
 static ENABLED: AtomicBool = AtomicBool::new(false);
+/// True if accesses are logged from the beginning of the program, in addition to those that are schedule points.
+static LOGGING: AtomicBool = AtomicBool::new(false);
 /// The plan's point set, by number.
+static PLANNED_POINTS: AtomicU8 = AtomicU8::new(0);
+/// The point set at this moment: one thread alone has no points among its plain accesses.
 static POINTS: AtomicU8 = AtomicU8::new(0);
 /// One access in this many is a schedule point.
 static ONE_IN: AtomicU32 = AtomicU32::new(1);
 /// The seed that decides which one.
 static SAMPLE_SEED: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool) {
+pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool, logged: bool) {
+    PLANNED_POINTS.store(points, Ordering::Relaxed);
     POINTS.store(points, Ordering::Relaxed);
+    LOGGING.store(logged, Ordering::Relaxed);
     ONE_IN.store(one_in.max(1), Ordering::Relaxed);
     SAMPLE_SEED.store(sample_seed, Ordering::Relaxed);
     ENABLED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
@@ -35,9 +44,14 @@ pub(crate) fn set_sample_seed(seed: u64) {
     SAMPLE_SEED.store(seed, Ordering::Relaxed);
 }
 
-/// Observes accesses only while several threads are alive.
+/// Observes accesses only while several threads are alive, unless all are logged.
 pub(crate) fn set_several_threads(several: bool) {
-    OBSERVING.store(several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
+    let logging = LOGGING.load(Ordering::Relaxed);
+    if logging {
+        let points = if several { PLANNED_POINTS.load(Ordering::Relaxed) } else { Points::Sync as u8 };
+        POINTS.store(points, Ordering::Relaxed);
+    }
+    OBSERVING.store(logging || several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Returns whether accesses are observed now.
@@ -70,8 +84,25 @@ impl Runtime {
         // SAFETY: the program is about to access these bytes itself.
         let value = unsafe { value_at(addr, size) };
         let flags = if own_stack { Flags::OWN_STACK } else { Flags::NONE };
-        self.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
+        self.log_watched(op, flags, pc, (addr, size), value);
         value
+    }
+
+    /// Logs an access that is a schedule point and was watched.
+    #[inline]
+    pub(crate) fn log_watched(
+        &mut self,
+        op: Op,
+        flags: Flags,
+        pc: u64,
+        (addr, size): (usize, u64),
+        value: u64,
+    ) {
+        let State { access_log, log, muted, .. } = &mut self.state;
+        if access_log.is_on() && !*muted {
+            access_log.mark_event(log, op, addr);
+        }
+        self.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
     }
 
     /// Returns whether an address is in a frame of the running thread.

@@ -237,14 +237,17 @@ impl State {
 }
 
 impl Runtime {
-    /// Passes an access that is about to happen to the detector.
+    /// Passes an access that is about to happen to the detector, and to the log of accesses.
     #[inline]
     pub(crate) fn watch(&mut self, access: &Access) {
         if self.state.me().unseen_order.is_unapplied() {
             self.state.apply_unseen_order();
         }
         let stack_top = self.state.me().stack_top;
-        let State { conflicts, log, modules, .. } = &mut self.state;
+        let State { conflicts, log, modules, access_log, .. } = &mut self.state;
+        if access_log.is_on() {
+            access_log.note(log, access);
+        }
         if let Some(conflicts) = conflicts {
             conflicts.access(ReportContext { log, modules, stack_top }, access);
             if conflicts.side_requests.is_some() {

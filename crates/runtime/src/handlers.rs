@@ -532,8 +532,7 @@ impl State {
         // SAFETY: no handler runs now.
         arrivals
             .extend_from_slice(unsafe { &(&(*ARRIVALS.0.get()))[..ARRIVALS.1.swap(0, Ordering::Relaxed)] });
-        let plan = &self.log.header().plan;
-        self.observed = plan.choices > 0 || plan.debugged != 0;
+        self.observed = crate::init::is_observed(&self.log.header().plan);
         exchange_kernel_mask(before);
         // If the plan supplies the inputs, real ones are ignored.
         if !self.log.replays_inputs() {

@@ -1,7 +1,9 @@
 //! Takes control when the program is loaded.
 
 use crate::{
-    access, atomic,
+    access,
+    access_log::AccessLog,
+    atomic,
     atomic_values::AtomicValues,
     before_control, children,
     clock::VirtualClock,
@@ -45,7 +47,7 @@ use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{EarlyTimeouts, Picker, PrefixSteps, ThreadSet};
 use unsnarl_wire::{
     BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, NO_LEAK_DETECTION, PLAN_RESERVE,
-    RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
+    PlanWords, RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -210,6 +212,7 @@ unsafe fn begin(header: *mut Header) {
         after_creation: None,
         has_file_locks: false,
         to_reap: Vec::new(),
+        access_log: AccessLog::of(&log),
         log,
         clock: VirtualClock::new(plan.epoch),
         entropy: libc_randomness::start(plan.entropy),
@@ -226,7 +229,7 @@ unsafe fn begin(header: *mut Header) {
         modules: Modules::default(),
         places: PlanSites::default(),
         conflicts: None,
-        observed: plan.choices > 0 || plan.debugged != 0,
+        observed: is_observed(&plan),
     };
     state.log.check_at(state.rounds.due());
     state.take_over_descriptors(files::inherited());
@@ -249,7 +252,8 @@ unsafe fn begin(header: *mut Header) {
         state.conflicts = ConflictMonitor::new(&state.log);
     }
     let lacks_shadow = plan.conflicts != 0 && state.conflicts.is_none();
-    access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
+    access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0, plan.accesses > 0);
+    access::set_several_threads(false);
     if plan.ignored_variable != 0 {
         atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
     }
@@ -277,6 +281,11 @@ unsafe fn begin(header: *mut Header) {
     if debug::is_on() {
         debug::begin(&runtime.state, Runtime::control());
     }
+}
+
+/// Returns whether more than the next thread is to be determined at each schedule point.
+pub(crate) fn is_observed(plan: &PlanWords) -> bool {
+    plan.choices > 0 || plan.accesses > 0 || plan.debugged != 0
 }
 
 /// Returns the picker that the plan asks for.

@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod access;
+mod access_log;
 mod atomic;
 mod atomic_values;
 mod before_control;

@@ -66,7 +66,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     state.rounds.continue_with(&state.log.header().plan);
     state.log.check_at(state.rounds.due());
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
-    state.observed = state.log.header().plan.choices > 0;
+    state.observed = init::is_observed(&state.log.header().plan);
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
     runtime.picker = if waits { picker.deferred() } else { picker };
     state.log.header().attached.store(1, Ordering::Release);

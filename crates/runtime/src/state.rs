@@ -1,6 +1,7 @@
 //! The state of the run as the runtime knows it.
 
 use crate::{
+    access_log::AccessLog,
     atomic_values::AtomicValues,
     children,
     clock::VirtualClock,
@@ -112,9 +113,12 @@ pub(crate) struct State {
     pub(crate) file_locks_changed: u64,
     pub(crate) modules: Modules,
     pub(crate) places: PlanSites,
+    /// The log of plain accesses, if the plan asks for it.
+    pub(crate) access_log: AccessLog,
     /// The conflict search, if it is enabled.
     pub(crate) conflicts: Option<Box<ConflictMonitor>>,
-    /// True if each schedule point is observed: its choices are recorded, or a debugger follows the run.
+    /// True if each schedule point is observed: its choices are recorded, plain accesses are logged, or a debugger follows
+    /// the run.
     pub(crate) observed: bool,
 }
 

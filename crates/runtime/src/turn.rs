@@ -429,9 +429,10 @@ impl crate::state::State {
         }
     }
 
-    /// Records which threads could run now, for observed runs. `waits`: the policy has not begun yet.
+    /// Records what was written and which threads could run now, for observed runs. `waits`: the policy has not begun yet.
     #[cold]
     fn before_pick(&mut self, waits: bool) {
+        self.access_log.settle();
         if handlers::has_arrivals() {
             self.take_arrivals();
         }

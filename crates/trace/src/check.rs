@@ -28,6 +28,7 @@ pub(crate) fn metadata(trace: &Trace) -> Result<(), Inconsistent> {
         (Section::Outcome, check_warnings(trace)),
         (Section::Outcome, check_races(trace)),
         (Section::Callers, check_callers(trace)),
+        (Section::Accesses, check_accesses(trace)),
     ];
     parts.into_iter().try_for_each(|(section, part)| part.map_err(|reason| Inconsistent { section, reason }))
 }
@@ -100,6 +101,14 @@ fn check_callers(trace: &Trace) -> CheckResult {
         "it has neither no callers nor one for each site",
     )?;
     trace.callers.iter().try_for_each(|&site| check_site(trace, site))
+}
+
+fn check_accesses(trace: &Trace) -> CheckResult {
+    let continued = trace.continuations.iter().flat_map(|continuation| &continuation.steps);
+    trace.accesses.iter().chain(continued).try_for_each(|logged| {
+        check_thread(trace, logged.access.thread)?;
+        require(logged.access.site.index() < trace.sites.len(), "an access is at a site that does not exist")
+    })
 }
 
 fn check_outcome(trace: &Trace, outcome: &Outcome) -> CheckResult {

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod bytes;
 mod check;
 mod chunk;
@@ -46,7 +47,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever the written bytes change, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// The first format with inputs from outside the program.
 const INPUTS: u32 = 6;
@@ -65,6 +66,9 @@ const LIMITS: u32 = 11;
 /// The first format with the place of a failure in terms that other builds share. It also says whether a schedule point
 /// follows a thread creation.
 const PLACE: u32 = 12;
+
+/// The first format with plain accesses that are no events.
+const ACCESSES: u32 = 13;
 
 /// The oldest format that this version reads.
 const OLDEST: u32 = 5;

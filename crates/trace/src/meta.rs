@@ -309,6 +309,7 @@ impl Codec for OutcomeKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unsnarl_model::{Continuation, LoggedAccess};
 
     /// The memory growth per byte of a section; `section::UnpackBudget` relies on it.
     #[test]
@@ -333,6 +334,8 @@ mod tests {
             growth::<Conflict>(),
             growth::<Span>(),
             growth::<Input>(),
+            growth::<LoggedAccess>(),
+            growth::<Continuation>(),
         ];
         assert!(all.iter().all(|&times| times <= 6), "{all:?}");
     }

@@ -1,7 +1,7 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PLACE,
+    ACCESSES, CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PLACE,
     PROGRAM_WARNINGS, Section,
     bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
@@ -79,6 +79,11 @@ impl<R: Read> EventReader<R> {
         if format >= PLACE {
             outcome.place = section(&mut sections, Section::Place)?;
         }
+        let (Fixed(accesses_since), (accesses, continuations)) = if format >= ACCESSES {
+            section(&mut sections, Section::Accesses)?
+        } else {
+            (Fixed(0), (Vec::new(), Vec::new()))
+        };
         let events = Vec::new();
         let header = Trace {
             program,
@@ -94,6 +99,9 @@ impl<R: Read> EventReader<R> {
             native,
             races,
             counterfactuals,
+            accesses,
+            accesses_since,
+            continuations,
             names,
             output,
         };

@@ -35,6 +35,8 @@ pub enum Section {
     Continuations,
     /// The place of the failure in terms that other builds share; not before format 12.
     Place,
+    /// Plain accesses beside the events; not before format 13.
+    Accesses,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -59,6 +61,7 @@ impl fmt::Display for Section {
             Self::Timeouts => "time-outs section",
             Self::Continuations => "continuations section",
             Self::Place => "place section",
+            Self::Accesses => "accesses section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -82,6 +85,7 @@ impl Section {
             Self::Timeouts => b"tout",
             Self::Continuations => b"cont",
             Self::Place => b"plce",
+            Self::Accesses => b"accs",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

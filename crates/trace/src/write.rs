@@ -111,6 +111,12 @@ impl<W: Write> EventWriter<W> {
         bytes.clear();
         trace.outcome.place.put(&mut bytes);
         sections.write(Section::Place, &bytes)?;
+
+        bytes.clear();
+        bytes.extend_from_slice(&trace.accesses_since.to_le_bytes());
+        trace.accesses.put(&mut bytes);
+        trace.continuations.put(&mut bytes);
+        sections.write(Section::Accesses, &bytes)?;
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 

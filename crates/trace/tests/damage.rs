@@ -6,8 +6,8 @@ mod looping;
 use proptest::prelude::*;
 use std::sync::Arc;
 use unsnarl_model::{
-    Action, Backtrace, Event, Flags, Limit, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx,
-    Timeouts, Trace, Wait,
+    Action, Backtrace, Continuation, Event, Flags, Limit, LoggedAccess, ModuleIx, Op, Segment, Site, SiteIx,
+    ThreadId, ThreadIx, Timeouts, Trace, Wait,
 };
 use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
 
@@ -34,7 +34,7 @@ fn sections_are_ordered() {
         names,
         [
             "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "plce",
-            "evnt", "end."
+            "accs", "evnt", "end."
         ]
     );
 }
@@ -105,6 +105,24 @@ fn format_10(trace: &Trace) -> Vec<u8> {
     file.drain(place("tout")..place("evnt"));
     file[8..12].copy_from_slice(&10_u32.to_le_bytes());
     file
+}
+
+/// Up to format 12 only schedule points were recorded.
+#[test]
+fn format_12_has_no_other_accesses() {
+    let mut trace = looping::trace(9);
+    let access = LoggedAccess { access: trace.events[0], written: Some(1), events_before: 0, is_event: true };
+    trace.accesses = vec![access];
+    trace.continuations = vec![Continuation { event: 1, steps: vec![access] }];
+    let mut file = encode(&trace);
+    assert_eq!(decode(&file).expect("a new file"), trace);
+    let all = sections(&file);
+    let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
+    file.drain(place("accs")..place("evnt"));
+    file[8..12].copy_from_slice(&12_u32.to_le_bytes());
+    let read = decode(&file).expect("an older file");
+    assert_eq!((read.accesses.len(), read.continuations.len()), (0, 0));
+    assert_eq!(read.events, trace.events);
 }
 
 /// Up to format 10 there was no rule for time-outs.
@@ -229,6 +247,7 @@ fn flipped_bit_reports_its_section() {
         "time-outs",
         "continuations",
         "place",
+        "accesses",
         "events",
         "last",
     ];

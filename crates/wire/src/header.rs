@@ -1,6 +1,8 @@
 //! The header of the shared memory, and the tables behind it.
 
-use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION};
+use crate::{
+    MAGIC, PlanThread, PlanWords, RawAccess, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION,
+};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use unsnarl_model::EnabledThreads;
 
@@ -87,6 +89,8 @@ pub struct Header {
     pub inputs: AtomicU64,
     /// The number of bytes of stacks written.
     pub stacks: AtomicU64,
+    /// The number of plain accesses logged, including those that later ones have replaced.
+    pub accesses: AtomicU64,
     /// The number of bytes of changes of files written.
     pub changes: AtomicU64,
     /// The number of files with a name.
@@ -152,6 +156,8 @@ pub struct Regions {
     pub calls: u64,
     /// The instruction trace. Words.
     pub steps: u64,
+    /// [`RawAccess`]es: a ring.
+    pub accesses: u64,
     /// The size of the memory.
     pub total: u64,
 }
@@ -187,7 +193,8 @@ impl Regions {
         let stack_requests = up(plan_inputs + plan.inputs);
         let calls = up(stack_requests + plan.stack_requests * size_of::<u64>() as u64);
         let steps = up(calls + plan.stack_requests * CALLS_BYTES);
-        let total = up(steps + plan.step_words * size_of::<u64>() as u64);
+        let accesses = up(steps + plan.step_words * size_of::<u64>() as u64);
+        let total = up(accesses + plan.accesses * size_of::<RawAccess>() as u64);
         Self {
             threads,
             modules,
@@ -212,6 +219,7 @@ impl Regions {
             stack_requests,
             calls,
             steps,
+            accesses,
             total,
         }
     }
@@ -241,6 +249,7 @@ impl Header {
             first_random: AtomicU64::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
+            accesses: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             files: AtomicU32::new(0),
             changed_files: AtomicU32::new(0),

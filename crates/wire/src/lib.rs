@@ -14,11 +14,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod access;
 mod event;
 mod header;
 mod plan;
 mod steps;
 
+pub use access::{LOGGED_ACCESSES, RawAccess};
 pub use event::RawEvent;
 pub use header::{
     CALLS_BYTES, CHANGE_BYTES, End, EndKind, FILE_PATH, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_FILES,
@@ -36,7 +38,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 26;
+pub const VERSION: u32 = 27;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

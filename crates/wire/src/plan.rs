@@ -86,6 +86,8 @@ pub struct PlanWords {
     pub pauses: u64,
     /// The number of bytes of inputs to replay.
     pub inputs: u64,
+    /// The number of plain accesses that the run keeps beside its events; 0 to log none.
+    pub accesses: u64,
     /// The number of events whose call stacks are requested.
     pub stack_requests: u64,
     /// The two operations of a conflict whose call stacks are requested.

@@ -811,6 +811,7 @@ impl Explore {
     pub(crate) fn report(&self, search: &mut SearchReport, destination: &Destination) -> Result<Verdict> {
         for (nth, failure) in search.failures.0.iter_mut().enumerate() {
             judge::add_stacks(&mut failure.trace);
+            judge::add_accesses(&mut failure.trace);
             found::finish(destination, nth, &failure.trace, &mut failure.saved);
         }
         // `latest` should name the first failure.

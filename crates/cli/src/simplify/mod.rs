@@ -11,6 +11,7 @@ mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
+    judge,
     options::duration,
     output,
     replay::{check_builds, replay},
@@ -96,7 +97,8 @@ impl Simplify {
             Some(static_only::StaticOutcome::Interrupted) => return Ok(Verdict::Interrupted),
             None => {}
         }
-        let trace = traces::load(&self.trace)?;
+        let mut trace = traces::load(&self.trace)?;
+        trace.forget_accesses();
         traces::check(self.output.as_deref())?;
         if !trace.outcome.is_failure() && !self.statically {
             bail!(UsageError(
@@ -135,7 +137,9 @@ impl Simplify {
             _ => Method::Both(options),
         };
         let mut best = BestTrace::new(self.output.clone(), report::name_of(&self.trace));
-        method.simplify(&trace, run_options, &interrupt, &mut best)?.print(&self, &mut best)
+        let mut simplified = method.simplify(&trace, run_options, &interrupt, &mut best)?;
+        judge::add_accesses(&mut simplified.after);
+        simplified.print(&self, &mut best)
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn reorder_file(
     interrupt: &AtomicBool,
 ) -> Result<Option<StreamedOrder>> {
     let mut header = unsnarl_trace::open(path)?.header().clone();
+    header.forget_accesses();
     let rules = rules(path, &header)?;
     let mut facts = RebuildFacts::new(&header.warnings);
     let mut builder = Builder::new(rules, Granularity::Event);

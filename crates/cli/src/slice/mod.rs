@@ -157,10 +157,11 @@ pub(crate) enum SliceOutcome {
     NotReproduced(String),
 }
 
-/// Returns the slice of a failure as text, with default options; `None` if it takes longer than the limit.
+/// Returns the slice of a failure as text or as JSON, with default options; `None` if it takes longer than the limit.
 pub(crate) fn failure(
     recorded: &Trace,
     time: Duration,
+    json: bool,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Option<SliceOutcome>> {
     let slice = Slice {
@@ -174,7 +175,7 @@ pub(crate) fn failure(
         time: None,
         step: false,
         dump: false,
-        json: false,
+        json,
         dot: false,
     };
     match within(time, interrupt, |stop| slice.of(recorded, stop)) {

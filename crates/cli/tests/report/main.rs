@@ -93,10 +93,12 @@ fn page_shows_cause_and_navigates_both_runs() {
     let expected = json!({
         "headline": "assertion failed in thread 0 at account.c:33, main",
         "why": [
-            "thread 0.2 was preempted here, before locking `mutex`", "account.c:20 │ pthread_mutex_lock(&mutex);",
-            "it had read `balance` = 100 (account.c:19)",
-            "meanwhile thread 0.1 wrote `balance`, which was 100 (account.c:12)",
-            "without this preemption, the program ends normally",
+            "lost update: `balance`",
+            "thread 0.2 read `balance` = 100 (account.c:19)", "account.c:19 │ int current = balance;",
+            "meanwhile thread 0.1 wrote `balance` = 150 (account.c:12)",
+            "then thread 0.2 wrote `balance` = 70 over it (account.c:21)", "account.c:21 │ balance = current - 30;",
+            "thread 0.2 does not hold `mutex` at account.c:19; it is held at 3 of 4 other accesses to `balance`",
+            "if thread 0.2 is not preempted in between, the program ends normally",
         ],
         "titles": ["simplified", "before simplification"],
         "lanes": [["0", "main"], ["0.1", "deposit"], ["0.2", "withdraw"]],
@@ -106,18 +108,18 @@ fn page_shows_cause_and_navigates_both_runs() {
         "ends": ["✗ assertion failed"],
         "home": ["0: thread 0 start account.c:27", "{"],
         "down": "1: thread 0 create 0.1 account.c:29",
-        "end": "14: thread 0 join 0.2 account.c:32",
+        "end": "access: thread 0 read balance = 70 account.c:33",
         "second": "5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
         "first": "3: thread 0.2 start account.c:18, after a switch from 0: waits for 0.1 to end",
         "race": ["4: thread 0.2 read balance = 100 account.c:19, races with 7", "int current = balance;",
-            "races with 7: 0.1 write balance (was 100)"],
-        "other": ["7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4", "balance += 50;"],
+            "races with 7: 0.1 write balance = 150"],
+        "other": ["7: thread 0.1 write balance = 150 account.c:12, holds mutex, races with 4", "balance += 50;"],
         "others": "13: thread 0 join 0.1 account.c:31, after a switch from 0.2: has ended",
         "stop": ["5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
             "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this preemption, the program ends normally"],
-        "found": ["2 found", 2],
-        "hit": "7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4",
-        "again": "4: thread 0.2 read balance = 100 account.c:19, races with 7",
+        "found": ["5 found", 5],
+        "hit": "access: thread 0.1 read balance = 100 account.c:12, holds mutex",
+        "again": "7: thread 0.1 write balance = 150 account.c:12, holds mutex, races with 4",
         "both": "1 found", "cleared": ["", 0],
         "clicked": "1: thread 0 create 0.1 account.c:29",
         "themes": [2, true, "light"], "help": [false, "true"],
@@ -165,7 +167,7 @@ fn page_works_on_phones_and_screen_readers() {
             output_text["lists"][0][1],
             "simplified: 15 events, 3 threads, 4 context switches (1 preemption)"
         );
-        assert_eq!(output_text["place"], json!(["1", "15"]));
+        assert_eq!(output_text["place"], json!(["1", "18"]));
         assert_eq!(
             (&output_text["strangers"], &output_text["hidden"]),
             (&json!(0), &json!(true)),
@@ -191,10 +193,7 @@ fn page_shows_where_deadlocked_threads_wait() {
         DESK,
         "return { why: text('#why li'), ends: all('.run:first-child .end .operation').map((end) => end.textContent) };",
     );
-    assert_eq!(
-        output_text["why"],
-        "thread 0.1 holds `a` and waits for lock `b`, held by thread 0.2 (abba_deadlock.c:9)"
-    );
+    assert_eq!(output_text["why"], "lock-order deadlock");
     assert_eq!(
         output_text["ends"],
         json!(["✗ waits for 0.1 to end", "✗ waits for lock `b`", "✗ waits for lock `a`"])

@@ -27,8 +27,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use unsnarl_model::{Conflict, Module, Op, Output, Plan, Program, Site};
-use unsnarl_wire::{CHILD, EndKind, FileRule, PEER_OUTSIDE, PORT, SideRequest, Tracing};
+use unsnarl_model::{Conflict, Module, Op, Output, Plan, Program, Site, Trace};
+use unsnarl_wire::{CHILD, EndKind, FileRule, LOGGED_ACCESSES, PEER_OUTSIDE, PORT, SideRequest, Tracing};
 
 /// Runs one program any number of times, each time by a plan.
 pub struct Executor {
@@ -47,6 +47,8 @@ pub struct Executor {
     rewinding: RewindPolicy,
     /// The last run wrote nothing and left no process behind that could write.
     is_silent: bool,
+    /// Number of plain accesses that the next run keeps.
+    logged_accesses: u64,
     view: FileView,
     network: NetworkView,
     /// The server could not be started again.
@@ -103,6 +105,7 @@ impl Executor {
             restarts: 0,
             rewinding,
             is_silent: false,
+            logged_accesses: 0,
             view,
             network,
             is_server_lost: false,
@@ -166,6 +169,19 @@ impl Executor {
         self.run_with(&plan, options, TracingRequest::default(), None)?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::event_stacks(memory, &mut files.borrow_mut(), program))
+    }
+
+    /// Runs the plan and logs its plain accesses with their values, also those that are no schedule points. The order
+    /// of events is the same as without the log.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`run`](Self::run).
+    pub fn run_with_accesses(&mut self, plan: &Plan) -> Result<Trace, Error> {
+        self.logged_accesses = LOGGED_ACCESSES;
+        let ran = self.run_with(plan, StackRequest::default(), TracingRequest::default(), None);
+        let trace = ran.map(Run::trace);
+        self.logged_accesses = 0;
+        trace
     }
 
     /// Restores the streams to their state before main, or at this snapshot.
@@ -311,19 +327,21 @@ impl Executor {
         }
         let rule = self.view.rule();
         let permit = files::permit(rule == FileRule::Undo || self.network == NetworkView::Exclusive);
+        let accesses = self.logged_accesses;
         let mode = RunMode {
             stack_request,
             serve,
             tracing,
             threads,
             busy_waits,
+            accesses,
             files: rule,
             private: self.view.directories(),
             network: self.network.rule(),
             ..RunMode::default()
         };
-        // Stacks and instructions are captured only by a run from the beginning.
-        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off;
+        // Stacks, instructions and accesses are captured only by a run from the beginning.
+        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off || accesses > 0;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();

@@ -6,7 +6,7 @@ use crate::{
     counterfactuals::outcome_without,
     describe,
     facts::{HoldInterval, holds, races},
-    interleaving::{SwitchReason, Switches, columns, place_of_event},
+    interleaving::{Chart, SwitchReason, Switches, columns, place_of_event},
     objects::ObjectNames,
     outcome, paths, stats_text,
 };
@@ -62,6 +62,10 @@ impl Texts {
 }
 
 pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: &mut Sources) -> Value {
+    let stats = trace.stats();
+    let Chart { story, .. } = Chart::of(trace, names, false);
+    let trace = &story.trace;
+    let numbers: Vec<Option<usize>> = (0..story.end).map(|step| story.number(step)).collect();
     let objects = ObjectNames::of(trace, names);
     let switches = Switches::of(trace);
     let columns = columns(trace, names);
@@ -76,7 +80,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
         // Lane, operation, file, line.
         events.push(json!([
             lane(event.thread),
-            texts.number(describe::event(trace, &objects, number)),
+            texts.number(describe::step(&story, &objects, number)),
             file,
             line
         ]));
@@ -102,7 +106,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
         json!({ "title": column.title, "function": column.function, "from": column.alive.0, "to": column.alive.1 })
     });
     json!({
-        "title": title, "stats": stats_text(&trace.stats()), "lanes": lanes.collect::<Vec<_>>(), "events": events,
+        "title": title, "stats": stats_text(&stats), "numbers": numbers, "lanes": lanes.collect::<Vec<_>>(), "events": events,
         "texts": texts.all, "switches": switched, "holds": held(trace, &objects, &lane), "races": races(trace),
         "ends": ends(trace, &objects, names, &lane, sources),
     })

@@ -211,6 +211,11 @@ class Run {
     return [operation, place];
   }
 
+  /** The number of an event in the trace; an access that is no event has none. */
+  numberOf(number) { return this.trace.numbers[number] ?? ''; }
+
+  named(number) { return this.trace.numbers[number] ?? 'access'; }
+
   eventRow(number, at, holds) {
     const [lane] = this.trace.events[number];
     const held = this.heldAt(lane, number, holds).map((hold) => hold.lock);
@@ -229,7 +234,7 @@ class Run {
       first: !(this.rows[at - 1] >= 0), last: !(this.rows[at + 1] >= 0),
     };
     Object.entries(marks).forEach(([name, on]) => row.classList.toggle(name, on));
-    const count = make('div', 'number', number);
+    const count = make('div', 'number', this.numberOf(number));
     count.style.width = `${this.number - 8}px`;
     row.append(count, ...this.operation(lane, words, where));
     return row;
@@ -241,9 +246,9 @@ class Run {
     const incoming = this.trace.switches[number];
     const races = this.racesOf.get(number) || [];
     return [
-      `${number}: thread ${this.trace.lanes[lane].title} ${words} ${where}`.trim(),
+      `${this.named(number)}: thread ${this.trace.lanes[lane].title} ${words} ${where}`.trim(),
       incoming && `after a switch from ${this.trace.lanes[incoming[0]].title}: ${this.trace.texts[incoming[2]]}`,
-      held.length && `holds ${held.join(', ')}`, races.length && `races with ${races.join(', ')}`,
+      held.length && `holds ${held.join(', ')}`, races.length && `races with ${races.map((other) => this.named(other)).join(', ')}`,
     ].filter(Boolean).join(', ');
   }
 
@@ -391,7 +396,7 @@ function details() {
   const [lane, , file, line] = trace.events[chosen];
   const { title, function: named } = trace.lanes[lane];
   const say = (className, text) => detail.append(make('p', className, text));
-  detail.append(make('h2', '', `${chosen}: thread ${title}${named ? ` (${named})` : ''}`));
+  detail.append(make('h2', '', `${current.named(chosen)}: thread ${title}${named ? ` (${named})` : ''}`));
   say('', current.words(chosen));
   const incoming = trace.switches[chosen];
   if (incoming) {
@@ -403,7 +408,7 @@ function details() {
   if (held.length) say('', `holds ${held.map((hold) => hold.lock).join(', ')}`);
   (current.racesOf.get(chosen) || []).forEach((other) => {
     const line = make('p', 'race');
-    line.append(eventLink(other, `races with ${other}: ${trace.lanes[trace.events[other][0]].title} ${current.words(other)}`));
+    line.append(eventLink(other, `races with ${current.named(other)}: ${trace.lanes[trace.events[other][0]].title} ${current.words(other)}`));
     detail.append(line);
   });
   const others = standing(lane);
@@ -477,7 +482,8 @@ function showWhy() {
   const list = byId('why').querySelector('ul');
   data.why.forEach(({ kind, text, event }) => {
     const item = make('li', kind);
-    item.append(event === null ? text : eventLink(event, text));
+    const at = event === null ? -1 : runs[0].trace.numbers.indexOf(event);
+    item.append(at < 0 ? text : eventLink(at, text));
     list.append(item);
   });
   byId('why').hidden = false;

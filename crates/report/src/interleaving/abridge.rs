@@ -1,5 +1,6 @@
 //! Selects the events of a long trace that get a row.
 
+use std::collections::HashSet;
 use unsnarl_model::{Event, ThreadIx};
 
 /// Events on either side of a context switch that are always shown.
@@ -23,9 +24,17 @@ pub(super) enum Item {
 }
 
 /// Selects the most informative of the candidates (indexes into `events`): those next to switches and towards the end.
-/// Of more than `rows`, only the beginning and the end remain.
-pub(super) fn abridge(events: &[Event], candidates: &[usize], rows: usize) -> Vec<Item> {
-    let shown = mark(events, candidates, rows);
+/// Of more than `rows`, only the beginning and the end remain, and those that are named.
+pub(super) fn abridge(
+    events: &[Event],
+    candidates: &[usize],
+    named: &HashSet<usize>,
+    rows: usize,
+) -> Vec<Item> {
+    let mut shown = mark(events, candidates, rows);
+    for (shown, candidate) in shown.iter_mut().zip(candidates) {
+        *shown |= named.contains(candidate);
+    }
     let mut items = Vec::new();
     let mut at = 0;
     for run in shown.chunk_by(|a, b| a == b) {
@@ -85,7 +94,7 @@ mod tests {
     fn events_near_switches_and_end_are_shown() {
         let events = events([vec![0; 20], vec![1; 7], vec![0; 30]].concat());
         let all: Vec<usize> = (0..events.len()).collect();
-        let items = abridge(&events, &all, 400);
+        let items = abridge(&events, &all, &HashSet::new(), 400);
         assert_eq!(left_out(&items), [(14, 0), (19, 0)]);
         assert_eq!(items[..4], [Item::Event(0), Item::Event(1), Item::Event(2), items[3]]);
     }
@@ -94,9 +103,18 @@ mod tests {
     fn middle_of_many_switches_is_omitted() {
         let events = events((0..1000).map(|n| n % 2));
         let all: Vec<usize> = (0..events.len()).collect();
-        let items = abridge(&events, &all, 400);
+        let items = abridge(&events, &all, &HashSet::new(), 400);
         assert_eq!(items.len(), 401);
         assert_eq!(left_out(&items), [(600, 599)]);
         assert_eq!(items.last(), Some(&Item::Event(999)));
+    }
+
+    #[test]
+    fn named_events_are_never_omitted() {
+        let events = events((0..1000).map(|n| n % 2));
+        let all: Vec<usize> = (0..events.len()).collect();
+        let items = abridge(&events, &all, &HashSet::from([500]), 400);
+        assert!(items.contains(&Item::Event(500)));
+        assert_eq!(left_out(&items).len(), 2);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Location, switch::SwitchReason};
 use crate::{
     RenderOptions,
-    line::{Style, StyledLine, cut, cut_front, width},
+    line::{Style, StyledLine, cut, cut_front, width, wrapped},
 };
 use unsnarl_model::ThreadIx;
 
@@ -19,6 +19,11 @@ pub(crate) struct Column {
 }
 
 impl Column {
+    /// Returns whether the thread's lifeline passes the row before this event.
+    const fn is_alive(&self, at: usize) -> bool {
+        self.alive.0 < at && at <= self.alive.1
+    }
+
     /// Returns the thread's id, without its name.
     fn id(&self) -> &str {
         self.title.split(' ').next().unwrap_or_default()
@@ -27,10 +32,34 @@ impl Column {
 
 /// A row. `at` is the number of the event before which it stands.
 pub(super) enum Row {
-    Event { number: usize, column: usize, words: String, location: Location, source: String },
-    Switch { at: usize, from: usize, to: usize, reason: SwitchReason },
-    LeftOut { at: usize, column: Option<usize>, events: usize, switches: usize },
-    End { at: usize, column: usize, words: String, location: Location, source: String },
+    /// `shown` is the number that it has as an event of the trace; a plain access may have none.
+    Event {
+        number: usize,
+        shown: Option<usize>,
+        column: usize,
+        words: String,
+        location: Location,
+        source: String,
+    },
+    Switch {
+        at: usize,
+        from: usize,
+        to: usize,
+        reason: SwitchReason,
+    },
+    LeftOut {
+        at: usize,
+        column: Option<usize>,
+        events: usize,
+        switches: usize,
+    },
+    End {
+        at: usize,
+        column: usize,
+        words: String,
+        location: Location,
+        source: String,
+    },
 }
 
 impl Row {
@@ -69,7 +98,7 @@ const GAP: usize = 2;
 /// Maximum column widths; longer text extends over the empty columns to the right.
 const WIDEST: [usize; 4] = [34, 26, 20, 14];
 /// Minimum width for showing a source line.
-const SOURCE: usize = 24;
+const SOURCE: usize = 18;
 /// Maximum width of a location; the end of a path is kept, because it distinguishes files.
 const LOCATION: usize = 28;
 
@@ -102,7 +131,7 @@ impl<'a> Table<'a> {
 
     pub(super) fn render(&self) -> String {
         let mut text = String::new();
-        for line in self.header().into_iter().chain(self.rows.iter().map(|row| self.line(row))) {
+        for line in self.header().into_iter().chain(self.rows.iter().flat_map(|row| self.lines(row))) {
             text += &line.render(self.options.colour);
             text.push('\n');
         }
@@ -142,48 +171,82 @@ impl<'a> Table<'a> {
         self.columns.iter().enumerate().map(entry).collect()
     }
 
-    fn line(&self, row: &Row) -> StyledLine {
-        let mut line = StyledLine::default();
-        if !self.layout.ids {
-            for (column, &start) in self.columns.iter().zip(&self.layout.columns) {
-                if column.alive.0 < row.at() && row.at() <= column.alive.1 {
-                    line.put(start, "│", Style::Dim);
-                }
-            }
-        }
+    /// Returns the lines of a row: several if its text does not fit beside the next thread's lifeline.
+    fn lines(&self, row: &Row) -> Vec<StyledLine> {
+        let mut line = self.lifelines(row);
         match row {
-            Row::Event { number, column, words, location, source } => {
-                let number = number.to_string();
+            Row::Event { shown, column, words, location, source, .. } => {
+                let number = shown.map(|number| number.to_string()).unwrap_or_default();
                 line.put(self.gutter - width(&number), &number, Style::Dim);
-                self.cell(&mut line, *column, words, location, Style::Thread(*column));
                 self.source(&mut line, location, source);
+                self.cell(line, row, *column, words, location, Style::Thread(*column))
             }
             Row::End { column, words, location, source, .. } => {
-                self.cell(&mut line, *column, words, location, Style::Failure);
                 self.source(&mut line, location, source);
+                self.cell(line, row, *column, words, location, Style::Failure)
             }
-            Row::Switch { from, to, reason, .. } => self.switch(&mut line, *from, *to, reason),
+            Row::Switch { at, from, to, reason } => {
+                self.switch(&mut line, *at, *from, *to, reason);
+                vec![line]
+            }
             Row::LeftOut { column, events, switches, .. } => {
                 let mut words = format!("⋮ {events} more events");
                 if *switches > 0 {
                     words += &format!(" with {switches} context switches");
                 }
-                self.cell(&mut line, column.unwrap_or(0), &words, &Location::default(), Style::Dim);
+                self.cell(line, row, column.unwrap_or(0), &words, &Location::default(), Style::Dim)
+            }
+        }
+    }
+
+    /// Returns a line with nothing but the lifelines of the threads that are alive.
+    fn lifelines(&self, row: &Row) -> StyledLine {
+        let mut line = StyledLine::default();
+        if !self.layout.ids {
+            for (column, &start) in self.columns.iter().zip(&self.layout.columns) {
+                if column.is_alive(row.at()) {
+                    line.put(start, "│", Style::Dim);
+                }
             }
         }
         line
     }
 
-    fn cell(&self, line: &mut StyledLine, column: usize, words: &str, location: &Location, style: Style) {
+    /// Returns where the lifeline of the next thread is, beyond this column.
+    fn next_lifeline(&self, at: usize, column: usize) -> Option<usize> {
+        let later = self.columns.iter().zip(&self.layout.columns).skip(column + 1);
+        let mut alive = later.filter(|(column, _)| !self.layout.ids && column.is_alive(at));
+        alive.next().map(|(_, &start)| start)
+    }
+
+    fn cell(
+        &self,
+        mut line: StyledLine,
+        row: &Row,
+        column: usize,
+        words: &str,
+        location: &Location,
+        style: Style,
+    ) -> Vec<StyledLine> {
         let start = self.layout.columns[column];
         // Without a location there is more room.
         let end = if location.text().is_empty() { self.options.width } else { self.layout.location };
+        let end = self.next_lifeline(row.at(), column).map_or(end, |lifeline| lifeline.min(end));
         let room = end.saturating_sub(start + 1);
+        let mut pieces = wrapped(words, room.max(1)).into_iter();
+        let first = pieces.next().unwrap_or_default();
         // A blank separates the text from a lifeline, which would look like part of it.
-        line.put(start, &cut(&format!("{words} "), room), style);
+        line.put(start, &cut(&format!("{first} "), room + 1), style);
         if self.layout.ids {
             line.put(self.gutter + GAP, self.columns[column].id(), Style::Thread(column));
         }
+        let mut lines = vec![line];
+        for piece in pieces {
+            let mut more = self.lifelines(row);
+            more.put(start, &cut(&format!("{piece} "), room + 1), style);
+            lines.push(more);
+        }
+        lines
     }
 
     fn source(&self, line: &mut StyledLine, location: &Location, source: &str) {
@@ -204,7 +267,7 @@ impl<'a> Table<'a> {
     }
 
     /// Draws an arrow from column to column with the reason on it; without columns, a rule.
-    fn switch(&self, line: &mut StyledLine, from: usize, to: usize, reason: &SwitchReason) {
+    fn switch(&self, line: &mut StyledLine, at: usize, from: usize, to: usize, reason: &SwitchReason) {
         let (words, dash, style) = match reason {
             SwitchReason::Preempts(stopped_thread) => {
                 (format!("preempts {stopped_thread}"), "━", Style::Preemption)
@@ -237,7 +300,8 @@ impl<'a> Table<'a> {
         // The arrow may start at the other thread, so the text always names the one that it is about.
         let label = format!(" {} {words} ", self.subject(from, to, reason));
         if right - left < width(&label) + 4 {
-            line.put(right + 1, &cut(&label, self.options.width.saturating_sub(right + 1)), style);
+            let end = self.next_lifeline(at, from.max(to)).unwrap_or(self.options.width);
+            line.put(right + 1, &cut(&label, end.saturating_sub(right + 1)), style);
         } else if start < end {
             line.put(left + 3, &label, style);
         } else {

@@ -12,7 +12,7 @@ use core::{
     ffi::{CStr, c_void},
     sync::atomic::{AtomicBool, Ordering},
 };
-use unsnarl_model::{Flags, Op, Order};
+use unsnarl_model::{Flags, Op};
 use unsnarl_race::Access;
 
 type Block = *mut c_void;
@@ -125,11 +125,21 @@ impl Runtime {
         if let Some(conflicts) = self.state.conflicts.as_mut().filter(|_| !block.is_null()) {
             conflicts.forget(block as usize, size);
         }
+        self.note_block(Op::Alloc, block, size, pc);
         if is_point {
             let flags = if block.is_null() { Flags::FAILED } else { Flags::NONE };
-            self.log_access(Op::Alloc, flags, pc, (block as usize, size, Order::Relaxed), 0);
+            self.log_watched(Op::Alloc, flags, pc, (block as usize, size), 0);
         }
         result
+    }
+
+    /// Adds an allocation or a free to the log of accesses.
+    fn note_block(&mut self, op: Op, block: Block, size: u64, pc: u64) {
+        let State { access_log, log, current, .. } = &mut self.state;
+        if access_log.is_on() && !block.is_null() {
+            let thread = *current;
+            access_log.note(log, &Access { thread, op, addr: block as u64, size, own_stack: false, tag: pc });
+        }
     }
 }
 
@@ -175,6 +185,7 @@ unsafe fn note_free(block: Block, pc: u64) {
         }
         // SAFETY: the block is allocated, unless the program is in error.
         let size = unsafe { malloc_usable_size(block) } as u64;
+        runtime.note_block(Op::Free, block, size, pc);
         let stack_top = runtime.state.me().stack_top;
         let State { conflicts, log, modules, current, .. } = &mut runtime.state;
         if let Some(conflicts) = conflicts {
@@ -183,7 +194,7 @@ unsafe fn note_free(block: Block, pc: u64) {
             conflicts.free(ReportContext { log, modules, stack_top }, &access);
         }
         if is_point {
-            runtime.log_access(Op::Free, Flags::NONE, pc, (block as usize, size, Order::Relaxed), 0);
+            runtime.log_watched(Op::Free, Flags::NONE, pc, (block as usize, size), 0);
         }
     }
 }

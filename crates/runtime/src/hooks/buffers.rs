@@ -8,7 +8,7 @@
 use super::io::{Answer, Vector};
 use crate::{access, log::c_bytes, state::Runtime, sys};
 use core::ffi::{c_char, c_void};
-use unsnarl_model::{Flags, Op, Order};
+use unsnarl_model::{Flags, Op};
 use unsnarl_race::Access;
 
 /// Returns whether accesses of this call are observed. Calls by Rust's prebuilt library are not: it orders
@@ -80,7 +80,7 @@ pub(super) extern "C-unwind" fn fill(
     }
     if is_point {
         let flags = if own_stack { Flags::OWN_STACK } else { Flags::NONE };
-        runtime.log_access(Op::Write, flags, pc, (addr, written.max(1) as u64, Order::Relaxed), before);
+        runtime.log_watched(Op::Write, flags, pc, (addr, written.max(1) as u64), before);
     }
     answer
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Limit, Misuse,
-    Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy,
-    Prefix, Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Timeouts,
-    Trace, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Continuation, Counterfactual, Event, Fidelity, Flags, Input,
+    Limit, LoggedAccess, Misuse, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan,
+    PlannedAction, Points, Policy, Prefix, Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread,
+    ThreadId, ThreadIx, Timeouts, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -219,6 +219,25 @@ fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
         })
 }
 
+fn logged(threads: u16, sites: u32) -> impl Strategy<Value = LoggedAccess> {
+    (event(threads, sites), any::<Option<u64>>(), any::<u64>(), any::<bool>()).prop_map(
+        |(access, written, events_before, is_event)| LoggedAccess {
+            // A calling context is a part of events only.
+            access: Event { context: 0, ..access },
+            written,
+            events_before,
+            is_event,
+        },
+    )
+}
+
+/// Accesses, and what threads would have executed next.
+fn accesses(threads: u16, sites: u32) -> impl Strategy<Value = (Vec<LoggedAccess>, Vec<Continuation>)> {
+    let continuation = (any::<u64>(), vec(logged(threads, sites), 0..4))
+        .prop_map(|(event, steps)| Continuation { event, steps });
+    (vec(logged(threads, sites), 0..9), vec(continuation, 0..3))
+}
+
 /// Traces of up to a hundred events.
 pub(crate) fn trace() -> impl Strategy<Value = Trace> {
     (1..4_u16, 1..5_u16).prop_flat_map(|(modules, threads)| {
@@ -231,8 +250,9 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
             plan(),
             vec(thread, threads as usize),
             sites.prop_flat_map(move |sites| {
-                vec(event(threads, sites.len() as u32), 0..100)
-                    .prop_map(move |events| (sites.clone(), events))
+                let count = sites.len() as u32;
+                (vec(event(threads, count), 0..100), accesses(threads, count))
+                    .prop_map(move |(events, accesses)| (sites.clone(), events, accesses))
             }),
             outcome(threads, modules),
             (
@@ -249,7 +269,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     modules,
                     plan,
                     mut threads,
-                    (sites, events),
+                    (sites, events, (accesses, continuations)),
                     outcome,
                     ((warnings, program_warnings, native), races, counterfactuals, names),
                     output,
@@ -273,6 +293,9 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         native,
                         races,
                         counterfactuals,
+                        accesses_since: accesses.len() as u64,
+                        accesses,
+                        continuations,
                         names,
                         output,
                     }

@@ -132,6 +132,7 @@ fn attach() -> Option<*mut Header> {
         sys::exit(96);
     }
     stream_identity::install();
+    crate::real::find_early();
     // SAFETY: as above.
     let ordering_functions = unsafe { &(*header).plan.ordering_functions };
     heap::with_plan_heap(|| entry_patches::install(ordering_functions));

@@ -91,12 +91,48 @@ impl Real {
     }
 }
 
+/// Functions that programs print the text of `dlerror` by. A lookup frees that text, so it must not be the first call of
+/// these functions that looks them up.
+const EARLY: [&CStr; 12] = [
+    c"puts",
+    c"fputs",
+    c"fputc",
+    c"putc",
+    c"fwrite",
+    c"write",
+    c"writev",
+    c"fprintf",
+    c"vfprintf",
+    c"__fprintf_chk",
+    c"__vfprintf_chk",
+    c"fflush",
+];
+
+/// Looks up [`EARLY`], before the program starts.
+pub(crate) fn find_early() {
+    unsafe extern "C" {
+        static __start_unsnarl_real: Real;
+        static __stop_unsnarl_real: Real;
+    }
+    let range = (&raw const __start_unsnarl_real)..(&raw const __stop_unsnarl_real);
+    let mut at = range.start;
+    while at < range.end {
+        // SAFETY: the linker puts all of the section's statics, of this one type, between the two symbols.
+        let real = unsafe { &*at };
+        if EARLY.contains(&real.name) {
+            real.find();
+        }
+        at = at.wrapping_add(1);
+    }
+}
+
 /// Declares real functions: `real! { fn name(arg: Type) -> Type; }` calls the next definition.
 macro_rules! real {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;)*) => {
         $(
             #[allow(clippy::missing_safety_doc, non_snake_case, reason = "the contract of the C function")]
             pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $ret)? {
+                #[unsafe(link_section = "unsnarl_real")]
                 static REAL: $crate::real::Real = $crate::real::Real::new(
                     // SAFETY: a literal with a zero appended.
                     unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });

@@ -130,6 +130,7 @@ pub(super) fn with_call_site<T>(pc: u64, job: impl FnOnce() -> T) -> T {
 macro_rules! note_call_sites {
     ($($name:ident)*) => {
         $(const _: () = {
+            #[unsafe(link_section = "unsnarl_real")]
             static REAL: Real = Real::new(
                 // SAFETY: a literal with a zero appended.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });

@@ -1,5 +1,5 @@
 /* Services send heartbeats, and a watchdog polls them with sleeps and restarts those that are silent. The error: a service
-   that starts again resets its counter after it has told the watchdog that it runs. */
+   that starts again resets its counter after it has announced itself to the watchdog. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -10,7 +10,7 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
 };
-use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_exec::{Error, Executor, FileChanges, Settings};
 use unsnarl_model::{Divergence, Fidelity, OutcomeKind, Plan, Policy, Trace};
 use unsnarl_report::{ProgramNames, difference_json, difference_text, divergence_json, divergence_text};
 use unsnarl_symbols::{Symbols, build_id};
@@ -83,7 +83,10 @@ impl Replay {
             gdb::launch_json(&self.trace, &recorded)?;
             return Ok(Verdict::Fine);
         }
-        let settings = Settings { echo: !self.json, threads: self.threads.kind(), ..Settings::default() };
+        // A replayed run changes files, like a recorded one.
+        let files = FileChanges::Keep;
+        let settings =
+            Settings { echo: !self.json, threads: self.threads.kind(), files, ..Settings::default() };
         let plan = if self.relaxed {
             Plan {
                 prefix: recorded.as_prefix(Fidelity::Relaxed),

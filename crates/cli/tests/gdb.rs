@@ -54,7 +54,7 @@ fn with(name: &str, program: &str) -> Place {
 impl Place {
     /// Finds a failure.
     fn explore(&self) {
-        self.unsnarl(100, &["explore", "-o", "failing.snarl", "--json", "--", "./prog"]);
+        self.unsnarl(100, &["explore", "--seed", "2", "-o", "failing.snarl", "--json", "--", "./prog"]);
     }
 
     /// Returns gdb's output for these commands, with the program's output among it.

@@ -23,11 +23,12 @@ use unsnarl_wire::MAX_ORDERING_FUNCTIONS;
 /// The length of a jump with a 32-bit displacement.
 const JUMP: usize = 5;
 /// The size of a stub, and the place in it where the replaced instructions are.
-const STUB: usize = 64;
-const REPLACED: usize = 32;
-/// The stubs are before the program: at the first free multiple of this distance, and near enough for jumps.
+const STUB: usize = 48;
+const REPLACED: usize = 24;
+/// Stubs that find no room behind the program's code are before the program: at the first free multiple of this distance, and near enough for jumps.
 const STEP: usize = 1 << 16;
 const MAX_DISTANCE: usize = 1 << 30;
+const PAGE: usize = 4096;
 /// The maximum length of a function that is examined.
 const MAX_FUNCTION_BYTES: usize = 1 << 14;
 
@@ -54,16 +55,12 @@ pub(crate) fn install(functions: &[[u64; 2]]) {
         })
         .collect();
     let Some(first) = found.iter().map(|(at, _)| *at).min() else { return };
-    let Some(stubs) = map_stubs(first, found.len() * STUB) else { return };
+    let size = found.len() * STUB;
+    let Some(stubs) = room_behind_code(size).or_else(|| map_stubs(first, size)) else { return };
     for (nth, (at, beginning)) in found.iter().enumerate() {
         let stub = stubs + nth * STUB;
         REPLACED_AT[nth].store((stub + REPLACED) as u64, Ordering::Relaxed);
         memory.write_at(stub, &stub_code(nth, stub, *at, beginning));
-    }
-    // SAFETY: the mapping made above.
-    unsafe {
-        let protection = (libc::PROT_READ | libc::PROT_EXEC) as usize;
-        sys::call(libc::SYS_mprotect, [stubs, found.len() * STUB, protection, 0, 0, 0]);
     }
     for (nth, (at, _)) in found.iter().enumerate() {
         memory.write_at(*at, &jump(*at, stubs + nth * STUB));
@@ -110,9 +107,16 @@ fn movable_beginning(code: &[u8]) -> Option<usize> {
     (len + JUMP < STUB - REPLACED).then_some(len)
 }
 
+/// Finds room between the end of the program's code and that of its last page. So the program finds no further mapping
+/// in `/proc/self/maps`, which Rust's backtraces read.
+fn room_behind_code(size: usize) -> Option<usize> {
+    let start = pauses::end_of_code()?.next_multiple_of(16);
+    (size <= start.next_multiple_of(PAGE) - start).then_some(start)
+}
+
 /// Maps memory before the program, as near as possible.
 fn map_stubs(function: usize, size: usize) -> Option<usize> {
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let protection = (libc::PROT_READ | libc::PROT_EXEC) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as usize;
     (1..MAX_DISTANCE / STEP).map_while(|steps| (function & !(STEP - 1)).checked_sub(steps * STEP)).find(
         |&at| {

@@ -46,17 +46,26 @@ fn each_pause(code: &[u8], mut found: impl FnMut(usize)) {
 
 /// Returns the difference between addresses here and in the program's file.
 pub(crate) fn program_base() -> Option<usize> {
-    // SAFETY: only a query; the kernel states the address and number of the program headers.
-    let headers = unsafe {
-        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
-        let count = libc::getauxval(libc::AT_PHNUM) as usize;
-        if first.is_null() {
-            return None;
-        }
-        core::slice::from_raw_parts(first, count)
-    };
+    let headers = program_headers()?;
     let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR)?;
     Some((headers.as_ptr() as usize).wrapping_sub(own.p_vaddr as usize))
+}
+
+/// Returns the address of the end of the program's code.
+pub(crate) fn end_of_code() -> Option<usize> {
+    let is_code =
+        |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
+    let code = program_headers()?.iter().find(is_code)?;
+    Some(program_base()?.wrapping_add((code.p_vaddr + code.p_memsz) as usize))
+}
+
+fn program_headers() -> Option<&'static [libc::Elf64_Phdr]> {
+    // SAFETY: only a query; the kernel states the address and number of the program headers.
+    unsafe {
+        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
+        let count = libc::getauxval(libc::AT_PHNUM) as usize;
+        (!first.is_null()).then(|| core::slice::from_raw_parts(first, count))
+    }
 }
 
 #[cfg(test)]

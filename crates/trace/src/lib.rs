@@ -60,10 +60,11 @@ const PROGRAM_WARNINGS: u32 = 8;
 const CONTEXTS: u32 = 10;
 
 /// The first format with the rule for time-outs, and in which a run that was stopped is undecided, with the limit that
-/// stopped it. It also says whether a schedule point follows a thread creation.
+/// stopped it.
 const LIMITS: u32 = 11;
 
-/// The first format with the place of a failure in terms that other builds share.
+/// The first format with the place of a failure in terms that other builds share. It also says whether a schedule point
+/// follows a thread creation.
 const PLACE: u32 = 12;
 
 /// The first format with plain accesses that are no events.

@@ -75,7 +75,7 @@ impl<R: Read> EventReader<R> {
         // Before there were rules, every time-out could expire at any moment.
         plan.timeouts =
             if format >= LIMITS { section(&mut sections, Section::Timeouts)? } else { Timeouts::Eager };
-        plan.continuations = format >= LIMITS && section(&mut sections, Section::Continuations)?;
+        plan.continuations = format >= PLACE && section(&mut sections, Section::Continuations)?;
         if format >= PLACE {
             outcome.place = section(&mut sections, Section::Place)?;
         }

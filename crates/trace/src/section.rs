@@ -31,7 +31,7 @@ pub enum Section {
     Recording,
     /// The rule for time-outs; not before format 11.
     Timeouts,
-    /// The rule for schedule points after thread creations; not before format 11.
+    /// The rule for schedule points after thread creations; not before format 12.
     Continuations,
     /// The place of the failure in terms that other builds share; not before format 12.
     Place,

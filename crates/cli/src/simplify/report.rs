@@ -33,7 +33,7 @@ pub(crate) struct SimplificationReport {
     pub(crate) has_hidden_dependence: bool,
     pub(crate) proving: bool,
     pub(crate) stopped: Option<StopReason>,
-    /// Why it is not known what the preemptions are needed for.
+    /// The reason why it is not known what the preemptions are needed for.
     pub(crate) unexplained: Option<&'static str>,
     /// Runs that resumed from a snapshot, and why there are none if the program does not allow snapshots.
     pub(crate) resumed: u64,

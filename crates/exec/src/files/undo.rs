@@ -9,7 +9,7 @@ use std::{
         fd::AsRawFd,
         unix::{
             ffi::OsStrExt,
-            fs::{PermissionsExt, lchown, symlink},
+            fs::{MetadataExt, PermissionsExt, lchown, symlink},
         },
     },
     path::{Path, PathBuf},
@@ -136,9 +136,14 @@ impl<'a> PathChange<'a> {
 
     fn restore_attributes(&self, at: &Path) -> io::Result<()> {
         let [owner, group] = self.head.owner;
-        // Usually they are the same, and changing them may not be allowed.
-        let _ = lchown(at, Some(owner), Some(group));
-        fs::set_permissions(at, Permissions::from_mode(self.head.mode))?;
+        let now = fs::symlink_metadata(at)?;
+        // Only the owner may set them, which the program usually did not.
+        if (now.uid(), now.gid()) != (owner, group) {
+            lchown(at, Some(owner), Some(group))?;
+        }
+        if now.mode() & 0o7777 != self.head.mode {
+            fs::set_permissions(at, Permissions::from_mode(self.head.mode))?;
+        }
         let times =
             FileTimes::new().set_accessed(time(self.head.accessed)).set_modified(time(self.head.modified));
         // A file without permission to read keeps its new times.

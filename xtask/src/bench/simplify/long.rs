@@ -97,7 +97,7 @@ impl Bench {
     }
 }
 
-/// Where the default had more left than another way, at some moment.
+/// Moments at which the default had more left than another way.
 #[derive(Default)]
 struct Comparison {
     moments: usize,

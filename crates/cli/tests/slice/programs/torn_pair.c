@@ -11,7 +11,7 @@ static void *turn(void *p)
 static void *measure(void *p)
 {
     int area = width * height; /* ROOT */
-    if (area != 12)
+    if (area == 16)
         abort(); /* CAUSE */
     return p;
 }

@@ -559,7 +559,8 @@ fn exhaustive_search_reports_races_it_meets() {
     assert!(report.contains("write at harmless.c:9, write at harmless.c:13   (last)"), "{report}");
     assert!(report.contains("write at harmless.c:6, write at harmless.c:16   (hidden)"), "{report}");
     let found = place.json(0, &["explore", "--strategy", "chess:9", "--json", "--", "./harmless"]);
-    assert_eq!(found["complete"]["all"], true, "{found}");
+    // The order of unsynchronised accesses is not all that their races may change.
+    assert_eq!(found["complete"]["because"], "only under sequential consistency", "{found}");
     assert_eq!(found["races"].as_array().map(Vec::len), Some(2), "{found}");
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, UNSNARL};
-use unsnarl_exec::{Executor, FileChanges, Settings, SnapshotResult};
+use unsnarl_exec::{Executor, Settings, SnapshotResult};
 use unsnarl_model::{OutcomeKind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
 
 /// A program, run in both ways.
@@ -24,7 +24,7 @@ impl PairedExecutors {
             ..Program::default()
         };
         let [rewound, mut forked] = [true, false].map(|rewind| {
-            let settings = Settings { serve: true, rewind, files: FileChanges::Keep, ..Settings::default() };
+            let settings = Settings { serve: true, rewind, ..Settings::default() };
             Executor::new(program.clone(), settings).expect("it can be used")
         });
         let single_thread_points =
@@ -47,7 +47,7 @@ impl PairedExecutors {
         let was_rewound = run.is_rewound();
         let rewound = run.trace();
         let run = self.forked.run(&plan).expect("a run");
-        assert!(run.is_resumed() && !run.is_rewound());
+        assert!(!run.is_rewound());
         let forked = run.trace();
         for (number, (a, b)) in rewound.events.iter().zip(&forked.events).enumerate() {
             assert_eq!((a, rewound.site(a)), (b, forked.site(b)), "seed {seed}, event {number}");

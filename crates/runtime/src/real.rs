@@ -111,10 +111,11 @@ const EARLY: [&CStr; 12] = [
 /// Looks up [`EARLY`], before the program starts.
 pub(crate) fn find_early() {
     unsafe extern "C" {
-        static __start_unsnarl_real: Real;
-        static __stop_unsnarl_real: Real;
+        static __start_unsnarl_real: u8;
+        static __stop_unsnarl_real: u8;
     }
-    let range = (&raw const __start_unsnarl_real)..(&raw const __stop_unsnarl_real);
+    let range =
+        (&raw const __start_unsnarl_real).cast::<Real>()..(&raw const __stop_unsnarl_real).cast::<Real>();
     let mut at = range.start;
     while at < range.end {
         // SAFETY: the linker puts all of the section's statics, of this one type, between the two symbols.

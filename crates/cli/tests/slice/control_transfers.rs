@@ -57,13 +57,12 @@ fn writes_the_same(name: &str, program: &[&str], traced: &[&str], file: &str, li
         (0..lines as u64).map(|n| format!("{:08} text\n", n * 7_919_993 % 99_999_989)).collect();
     place.write("lines", text);
     place.unsnarl(0, &[&["record", "-o", "t.snarl", "--"], program].concat());
-    let expected = fs::read(place.path(file)).expect("its result");
-    fs::remove_file(place.path(file)).expect("removed");
+    fs::remove_file(place.path(file)).expect("its result");
     let mut args = vec!["slice", "t.snarl", "--at", "nothing.c:1"];
     args.extend(traced.iter().flat_map(|path| ["--library", path]));
     // The run matched the recording; only then it is found that there is no such line.
     place.unsnarl(2, &args);
-    assert!(fs::read(place.path(file)).expect("its result") == expected, "{name}");
+    assert!(!place.path(file).exists(), "{name}: what the traced run writes is undone");
 }
 
 fn path_of(program: &str) -> Option<String> {
@@ -90,7 +89,7 @@ fn traced_sort_sorts_with_threads() {
     let sort = path_of("sort").expect("sort is installed");
     let place = Place::new("sort");
     let text: String = (0..140_000).map(|n| format!("{}\n", 10_000 + n / 14)).collect();
-    place.write("lines", &text);
+    place.write("lines", text);
     let run = |status: i32, args: &[&str]| {
         let output = place.command(UNSNARL, args).env("LC_ALL", "C").output().expect("unsnarl runs");
         assert_eq!(output.status.code(), Some(status), "{output:?}");
@@ -102,5 +101,5 @@ fn traced_sort_sorts_with_threads() {
     assert!(report["stats"]["threads"].as_u64() > Some(1), "{report}");
     fs::remove_file(place.path("sorted")).expect("what it wrote");
     run(2, &["slice", "t.snarl", "--at", "nothing.c:1", "--library", &sort]);
-    assert!(fs::read_to_string(place.path("sorted")).expect("its result") == text);
+    assert!(!place.path("sorted").exists(), "what the traced run writes is undone");
 }

@@ -6,7 +6,7 @@
 
 use super::{buffers, cancel::exit_cancelled};
 use crate::{
-    children,
+    access, children,
     descriptors::{Descriptor, Peer, is_nonblocking, ready_now, without_blocking},
     gate::Gate,
     input::OutputBuffers,
@@ -480,9 +480,25 @@ pub(super) unsafe fn write_bytes(
     unsafe { runtime.write(writing(fd, pc), &message(&raw const vector, 1), 0) }
 }
 
+/// Returns whether a descriptor is of /proc. How much there is to read, as in a list of mappings, differs between runs that
+/// differ in nothing else, so reading it is no event.
+fn is_process_file(fd: i32) -> bool {
+    let device = |path: &core::ffi::CStr, at: i32, flags: i32| {
+        // SAFETY: all zeros are a valid status.
+        let mut status: libc::stat = unsafe { core::mem::zeroed() };
+        let args = [at as usize, path.as_ptr() as usize, &raw mut status as usize, flags as usize, 0, 0];
+        // SAFETY: a C string, and room for a status.
+        (unsafe { sys::call(libc::SYS_newfstatat, args) } == 0).then_some(status.st_dev)
+    };
+    let own = device(c"", fd, libc::AT_EMPTY_PATH);
+    own.is_some() && own == device(c"/proc", libc::AT_FDCWD, 0)
+}
+
 /// `read`, with the access to the program's buffer.
 unsafe fn read_into(runtime: &mut Runtime, fd: i32, place: Buffer, size: usize, pc: u64) -> Answer {
-    let is_file = runtime.state.descriptors.lookup(fd).is_none() && !runtime.is_file_event(fd);
+    let is_file = runtime.state.descriptors.lookup(fd).is_none()
+        && !runtime.is_file_event(fd)
+        && !(access::is_observing() && is_process_file(fd));
     // SAFETY: the program's buffer.
     buffers::fill(runtime, (place, size), is_file, pc, |runtime| unsafe {
         read_bytes(runtime, fd, place, size, pc)

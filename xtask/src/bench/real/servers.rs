@@ -24,7 +24,7 @@ pub(super) struct Server {
     end: EndOfServer,
 }
 
-/// How the server is ended.
+/// The way to end the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndOfServer {
     /// The client's last request asks for it.

@@ -1,4 +1,4 @@
-//! What is done with each program.
+//! Tries one program: a recording, its replays and a search.
 
 use super::catalog::{Compare, Expected, Subject};
 use crate::workspace::output;

@@ -120,6 +120,12 @@ fn unlimit_stack() {
     }
 }
 
+/// Has the instruction decoder allocate its tables, which it does once. Decoders on the program's stack leave the tables'
+/// addresses there, so these must not depend on the plan.
+fn create_decoder_tables() {
+    core::hint::black_box(iced_x86::Decoder::new(64, &[], iced_x86::DecoderOptions::NONE));
+}
+
 /// Maps the controller's memory.
 fn attach() -> Option<*mut Header> {
     let header = sys::map_shared(DESCRIPTOR, size_of::<Header>())? as *mut Header;
@@ -133,6 +139,7 @@ fn attach() -> Option<*mut Header> {
     }
     stream_identity::install();
     crate::real::find_early();
+    create_decoder_tables();
     // SAFETY: as above.
     let ordering_functions = unsafe { &(*header).plan.ordering_functions };
     heap::with_plan_heap(|| entry_patches::install(ordering_functions));

@@ -43,6 +43,7 @@ use core::{
     ffi::{c_char, c_void},
     sync::atomic::{AtomicUsize, Ordering},
 };
+use unsnarl_insn::iced::{Decoder, DecoderOptions};
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{EarlyTimeouts, Picker, PrefixSteps, ThreadSet};
 use unsnarl_wire::{
@@ -123,7 +124,7 @@ fn unlimit_stack() {
 /// Has the instruction decoder allocate its tables, which it does once. Decoders on the program's stack leave the tables'
 /// addresses there, so these must not depend on the plan.
 fn create_decoder_tables() {
-    core::hint::black_box(iced_x86::Decoder::new(64, &[], iced_x86::DecoderOptions::NONE));
+    core::hint::black_box(Decoder::new(64, &[], DecoderOptions::NONE));
 }
 
 /// Maps the controller's memory.

@@ -4,6 +4,7 @@
 
 mod bench;
 mod demo;
+mod dist;
 mod plots;
 mod test;
 mod tools;
@@ -17,6 +18,7 @@ usage: cargo xtask COMMAND
 
   demo                     build unsnarl, find a bug in a small program, replay it, show it
   test                     formatting, lints, all tests
+  dist [--check]           make a release in target/dist; check that it works in a fresh Debian (as root)
   validate                 check reports of every kind of failure against the published schemas of their formats
   plots [--into DIR]       draw the plots of docs/results.md from the CSV files in docs/results/data
   bench runtime [--quick]  the cost of control, as ratios measured side by side
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
     let done = match args[..] {
         ["demo"] => demo::demo(),
         ["test"] => test::test(),
+        ["dist"] => dist::dist(false),
+        ["dist", "--check"] => dist::dist(true),
         ["validate"] => validate::validate(),
         ["plots"] => plots::draw_all(None),
         ["plots", "--into", directory] => plots::draw_all(Some(directory)),

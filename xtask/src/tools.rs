@@ -44,6 +44,19 @@ pub(crate) const REAL: &[Tool] = &[
 pub(crate) const DISTRIBUTION: &[Tool] =
     &[tool("make", "make"), tool("dpkg-source", "dpkg-dev"), tool("/usr/include/bzlib.h", "libbz2-dev")];
 
+/// For making a release.
+pub(crate) const RELEASE: &[Tool] = &[
+    tool("git", "git"),
+    tool("strip", "binutils"),
+    tool("tar", "tar"),
+    tool("gzip", "gzip"),
+    tool("sha256sum", "coreutils"),
+    tool("dpkg-deb", "dpkg"),
+];
+
+/// For installing a release in a fresh system.
+pub(crate) const DEBIAN_ROOT: &[Tool] = &[tool("debootstrap", "debootstrap"), tool("mount", "mount")];
+
 /// The distribution's own, which finds the distribution's modules.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
@@ -123,7 +136,7 @@ fn apt_get() -> Command {
     command
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Path::new("/proc/self").metadata().is_ok_and(|own| own.uid() == 0)
 }
 

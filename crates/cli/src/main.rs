@@ -37,6 +37,7 @@ mod predict;
 mod record;
 mod replay;
 mod report;
+mod self_check;
 mod show;
 mod simplify;
 mod sites;
@@ -102,6 +103,7 @@ enum Command {
     Cargo(cargo::Cargo),
     /// Check what this machine and a program support
     Doctor(doctor::Doctor),
+    SelfCheck(self_check::SelfCheck),
     /// Print shell completions
     Completions(manual::Completions),
     /// Write the manual pages
@@ -109,6 +111,9 @@ enum Command {
     /// Run by cargo in place of a test binary: prints how the binary would have been started
     #[command(hide = true, disable_help_flag = true)]
     DescribeTestBinary(Arguments),
+    /// Run by `unsnarl self-check`: a program that fails in some schedules
+    #[command(hide = true)]
+    SelfCheckProgram(self_check::SelfCheckProgram),
     /// Run by gdb in place of the program: becomes the program, scheduled by a trace
     #[command(hide = true)]
     Debuggee(gdb::Debuggee),
@@ -246,6 +251,8 @@ fn execute(command: Command) -> anyhow::Result<Verdict> {
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::SelfCheck(command) => command.run(),
+        Command::SelfCheckProgram(command) => command.run(),
         Command::Debuggee(command) => command.run(),
         Command::DebuggerInfo(command) => command.run(),
         Command::Completions(command) => command.run(),

@@ -18,6 +18,7 @@ mod html;
 mod interleaving;
 mod json;
 mod junit;
+mod library_calls;
 mod line;
 mod names;
 mod objects;

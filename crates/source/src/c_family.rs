@@ -159,7 +159,7 @@ fn is_place(node: &Node<'_>) -> bool {
     is_name(node) || matches!(node.kind(), "field_expression" | "subscript_expression" | "pointer_expression")
 }
 
-/// Returns the part of a place whose size debug information can tell.
+/// Returns the part of a place whose size debug information may have.
 pub(crate) fn part_of(node: Node<'_>) -> Option<(Node<'_>, bool)> {
     match node.kind() {
         "identifier" | "field_identifier" => Some((node, false)),

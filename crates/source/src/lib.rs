@@ -52,7 +52,7 @@ impl Language {
 pub struct Place {
     /// The expression, in one line; `None` if it is too long to be a name.
     pub text: Option<String>,
-    /// What debug information can tell of its size.
+    /// The part whose size debug information may have.
     pub part: Option<Part>,
     /// True for a plain name, which may be a variable that is accessed without being reported.
     pub is_name: bool,
@@ -63,7 +63,7 @@ pub struct Place {
 pub enum Part {
     /// A member or variable of this name.
     Named(String),
-    /// What a pointer or array of this name points to or consists of.
+    /// The target of a pointer, or an element of an array, of this name.
     Inside(String),
 }
 

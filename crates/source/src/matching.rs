@@ -68,7 +68,7 @@ pub fn place_of(
     None
 }
 
-/// How an access agrees with the size of a place.
+/// The agreement of an access with the size of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     /// The whole place, or nothing is known of its size.

@@ -20,7 +20,7 @@ pub(crate) fn accesses_at(node: Node<'_>) -> Option<Accessed<'_>> {
         match here.kind() {
             "*" => {}
             _ if is_place(here) => {
-                // What `*` is applied to starts after it.
+                // The operand of `*` starts after it.
                 if here.kind() == "unary_expression" {
                     inner_parts(here, &mut parts);
                 }
@@ -73,7 +73,7 @@ fn is_place(node: Node<'_>) -> bool {
     }
 }
 
-/// Returns the part of a place whose size debug information can tell.
+/// Returns the part of a place whose size debug information may have.
 pub(crate) fn part_of(node: Node<'_>) -> Option<(Node<'_>, bool)> {
     match node.kind() {
         "identifier" => Some((node, false)),

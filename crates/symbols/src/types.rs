@@ -102,7 +102,7 @@ struct Member {
 pub enum SizedPart<'a> {
     /// A member or variable of this name.
     Named(&'a str),
-    /// What a pointer or array of this name points to or consists of.
+    /// The target of a pointer, or an element of an array, of this name.
     Inside(&'a str),
 }
 
@@ -411,7 +411,7 @@ struct Path<'a> {
     len: u64,
 }
 
-/// What is behind a pointer or in an array.
+/// The target of a pointer, or an element of an array.
 enum Inside {
     Of(TypeAt),
     /// It is neither.

@@ -71,41 +71,67 @@ pub(crate) fn add_stacks(trace: &mut Trace) {
     add_callers(trace);
 }
 
-/// Maximum number of events whose callers are looked up.
+/// Maximum number of events whose calls are looked up.
 const MAX_CALLERS: usize = 4096;
 
-/// Adds the lines that called library code of the language: in an unoptimised Rust program, for example, atomics are
-/// library calls. Without such calls, nothing is run.
+/// Adds the calls that led to events in library code: in an unoptimised Rust program, for example, atomics are library
+/// calls. Without such events, nothing is run. If there is room, the calls of all other events are added, too.
 fn add_callers(trace: &mut Trace) {
     let mut symbols = Symbols::new();
     let mut in_library: HashMap<SiteIx, bool> = HashMap::new();
-    let needs_caller = |(number, event): (usize, &Event)| {
+    let mut needs_caller = |event: &Event| {
         let all_system = in_library.entry(event.site).or_insert_with(|| {
             symbols.lookup(&trace.modules, trace.site(event)).iter().all(|frame| frame.system)
         });
-        (*all_system && !matches!(event.op, Op::Start | Op::End | Op::Exit)).then_some(number as u64)
+        *all_system && !matches!(event.op, Op::Start | Op::End | Op::Exit)
     };
-    let event_numbers: Vec<u64> =
-        trace.events.iter().enumerate().filter_map(needs_caller).take(MAX_CALLERS).collect();
-    if event_numbers.is_empty() {
+    let needed: Vec<bool> = trace.events.iter().map(&mut needs_caller).collect();
+    if !needed.contains(&true) {
         return;
     }
-    let plan = trace.replay_plan();
-    let calls = Executor::new(trace.program.clone(), Settings::default())
-        .and_then(|mut executor| executor.event_stacks(&plan, &event_numbers));
-    // Callers are optional.
-    let Ok(calls) = calls else { return };
+    let all = trace.events.len() <= MAX_CALLERS;
+    let numbers = (0..trace.events.len()).filter(|&number| all || needed[number]).take(MAX_CALLERS);
+    let Some(calls) = calls_of(trace, &numbers.map(|number| number as u64).collect::<Vec<u64>>()) else {
+        return;
+    };
     let mut users: HashMap<Site, bool> = HashMap::new();
     let modules = &trace.modules;
     let mut is_users = |site: &Site| {
-        let describe_side = |frame: &Frame| !frame.system && frame.line.is_some();
-        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(describe_side))
+        let is_users = |frame: &Frame| !frame.system && frame.line.is_some();
+        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(is_users))
     };
-    let callers: Vec<(usize, Site)> = calls
-        .into_iter()
-        .filter_map(|(number, frames)| Some((number as usize, frames.into_iter().find(&mut is_users)?)))
-        .collect();
+    let mut caller = |&(number, ref calls): &(usize, Vec<Site>)| {
+        Some((number, calls.iter().copied().find(&mut is_users).filter(|_| needed[number])?))
+    };
+    let callers: Vec<(usize, Site)> = calls.iter().filter_map(&mut caller).collect();
+    trace.add_contexts(calls);
     trace.add_callers(callers);
+}
+
+/// Adds the calls that led to each event, as far as there is room.
+pub(crate) fn add_all_calls(trace: &mut Trace) {
+    let numbers: Vec<u64> = (0..trace.events.len() as u64).take(MAX_CALLERS).collect();
+    if let Some(calls) = calls_of(trace, &numbers) {
+        trace.add_contexts(calls);
+    }
+}
+
+/// Returns the calls that led to these events, innermost first, from another run of the schedule.
+fn calls_of(trace: &Trace, event_numbers: &[u64]) -> Option<Vec<(usize, Vec<Site>)>> {
+    let plan = trace.replay_plan();
+    let stacks = Executor::new(trace.program.clone(), Settings::default())
+        .and_then(|mut executor| executor.event_stacks(&plan, event_numbers))
+        // Calls are optional.
+        .ok()?;
+    let calls = stacks.into_iter().map(|(number, mut frames)| {
+        let number = number as usize;
+        // The event's own site is no call that led to it.
+        if frames.first() == trace.events.get(number).map(|event| trace.site(event)).as_ref() {
+            frames.remove(0);
+        }
+        (number, frames)
+    });
+    Some(calls.filter(|(number, _)| *number < trace.events.len()).collect())
 }
 
 /// Adds the call stacks of both accesses of a race that is a failure.

@@ -31,6 +31,7 @@ mod manual;
 mod options;
 mod output;
 mod output_difference;
+mod ownership;
 mod pack;
 mod pool;
 mod predict;
@@ -61,6 +62,8 @@ use verdict::Verdict;
     103 replay diverged or did not reproduce; 96 the target or this machine cannot be used; 2 wrong usage; \
     1 internal error.")]
 struct Cli {
+    #[command(flatten)]
+    ownership: ownership::Ownership,
     #[command(subcommand)]
     command: Command,
 }
@@ -158,7 +161,10 @@ fn main() -> ExitCode {
 
 fn run() -> ExitCode {
     let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
+        Ok(cli) => match cli.ownership.apply() {
+            Ok(()) => cli.command,
+            Err(error) => return verdict::exit(Err(error)),
+        },
         Err(error) => return refuse(&error),
     };
     // Without memory even an error message may be impossible later.

@@ -49,7 +49,7 @@ pub(crate) fn trace(
                 flags: raw.flags(),
                 order: raw.order(),
                 site: site_table.intern(raw.pc()),
-                // The runtime does not record calling contexts yet.
+                // Calling contexts come from another run.
                 context: 0,
                 size: raw.size(),
                 addr: raw.addr,
@@ -64,6 +64,7 @@ pub(crate) fn trace(
         races,
         counterfactuals: Vec::new(),
         callers: Vec::new(),
+        contexts: Vec::new(),
         names: Vec::new(),
         program: program.clone(),
         plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },

@@ -27,13 +27,20 @@ pub struct Effects {
     pub defs: Vec<RegisterPart>,
     /// The kind of copy, if it is one.
     pub copy: CopyKind,
+    /// True if it accesses memory by an atomic update.
+    pub atomic: bool,
 }
 
 impl Effects {
     /// Computes the effects of this instruction.
     #[must_use]
     pub fn of(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
-        let mut effects = Self { uses: Vec::new(), defs: Vec::new(), copy: copy(instruction) };
+        let mut effects = Self {
+            uses: Vec::new(),
+            defs: Vec::new(),
+            copy: copy(instruction),
+            atomic: is_atomic(instruction),
+        };
         if effects.copy == CopyKind::Frame {
             effects.defs.extend(part(Register::RBP, true));
             return effects;
@@ -63,6 +70,14 @@ impl Effects {
 
 const fn reads(access: OpAccess) -> bool {
     matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}
+
+/// Returns whether an instruction updates memory atomically: by a lock prefix, or as an exchange with memory does
+/// without one.
+fn is_atomic(instruction: &Instruction) -> bool {
+    let exchanges = instruction.mnemonic() == Mnemonic::Xchg
+        && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
+    instruction.has_lock_prefix() || exchanges
 }
 
 fn copy(instruction: &Instruction) -> CopyKind {

@@ -109,6 +109,7 @@ mod tests {
             threads: vec![Thread::default()],
             sites: vec![Site::default()],
             callers: vec![],
+            contexts: vec![],
             events: vec![event],
             outcome: Outcome::exit(0),
             warnings: vec![],

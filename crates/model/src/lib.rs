@@ -53,4 +53,4 @@ pub use schedule::{EnabledThreads, Schedule, Segment, Stats, StatsCounter};
 pub use signature::{RaceIdentity, Signature};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};
-pub use trace::{Counterfactual, Module, Output, Program, Thread, Trace};
+pub use trace::{Context, Counterfactual, Module, Output, Program, Thread, Trace};

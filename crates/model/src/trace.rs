@@ -23,6 +23,8 @@ pub struct Trace {
     /// call in user code that led to it; for any other site, the site itself. A site that was reached by
     /// different calls has one entry for each.
     pub callers: Vec<Site>,
+    /// The calling contexts of events, numbered from 1, as far as they were determined: see [`Event::context`].
+    pub contexts: Vec<Context>,
     /// In the order of execution.
     pub events: Vec<Event>,
     /// The end of the run.
@@ -41,6 +43,15 @@ pub struct Trace {
     pub names: Vec<(u64, String)>,
     /// The program's output.
     pub output: Output,
+}
+
+/// A call that led to an event, with the calls that led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Context {
+    /// The site of the call.
+    pub site: Site,
+    /// The number of the calling context in which the call was made, which is a smaller one; 0 for the thread's first.
+    pub caller: u32,
 }
 
 /// The effect of a preemption: how the program ends without it.
@@ -133,6 +144,33 @@ impl Trace {
         self.callers.get(event.site.index()).copied().unwrap_or_else(|| self.site(event))
     }
 
+    /// Returns the calls that led to an event, innermost first; empty if they were not determined.
+    pub fn calls(&self, event: &Event) -> impl Iterator<Item = Site> + '_ {
+        let context = |number: u32| {
+            let at = usize::try_from(number.checked_sub(1)?).ok()?;
+            self.contexts.get(at).filter(|context| context.caller < number)
+        };
+        let innermost = context(event.context);
+        core::iter::successors(innermost, move |inner| context(inner.caller)).map(|context| context.site)
+    }
+
+    /// Records, for events given by number, the calls that led to them, innermost first.
+    pub fn add_contexts(&mut self, calls: impl IntoIterator<Item = (usize, Vec<Site>)>) {
+        let mut known: BTreeMap<Context, u32> = BTreeMap::new();
+        self.contexts.clear();
+        for (number, calls) in calls {
+            let mut caller = 0;
+            for &site in calls.iter().rev() {
+                let contexts = &mut self.contexts;
+                caller = *known.entry(Context { site, caller }).or_insert_with(|| {
+                    contexts.push(Context { site, caller });
+                    contexts.len() as u32
+                });
+            }
+            self.events[number].context = caller;
+        }
+    }
+
     /// Records, for events given by number, the calls in user code that led to them.
     pub fn add_callers(&mut self, callers: impl IntoIterator<Item = (usize, Site)>) {
         let mut known: BTreeMap<(SiteIx, Site), SiteIx> = BTreeMap::new();
@@ -178,6 +216,22 @@ mod tests {
     use super::*;
     use crate::{Flags, ModuleIx, Op, Order};
     use alloc::vec;
+
+    #[test]
+    fn contexts_are_shared_by_events_with_the_same_calls() {
+        let site = |offset| Site { module: ModuleIx(0), offset };
+        let event = Event::new(ThreadIx::MAIN, Op::Yield);
+        let mut trace = Trace { events: vec![event; 4], ..Trace::default() };
+        let [main, push, pop] = [site(1), site(2), site(3)];
+        trace.add_contexts([(0, vec![push, main]), (1, vec![pop, main]), (2, vec![push, main])]);
+        let calls = |event: usize| trace.calls(&trace.events[event]).collect::<Vec<_>>();
+        assert_eq!([calls(0), calls(1), calls(2)], [vec![push, main], vec![pop, main], vec![push, main]]);
+        assert!(calls(3).is_empty(), "none were determined");
+        assert_eq!(trace.contexts.len(), 3);
+        let cycle = Context { site: main, caller: 1 };
+        let damaged = Trace { contexts: vec![cycle], ..Trace::default() };
+        assert_eq!(damaged.calls(&Event { context: 1, ..event }).count(), 0);
+    }
 
     #[test]
     fn site_is_duplicated_for_each_caller() {

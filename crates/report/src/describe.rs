@@ -240,9 +240,10 @@ pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize)
 
 fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
     let object = match (object, op.object_kind()) {
-        // `lock#1` contains its kind; a variable's name does not.
-        (Some(name), Some(kind)) if !name.contains('#') => format!("{} `{name}`", kind.name()),
-        (Some(name), _) => name,
+        // A makeshift name begins with its kind, like `lock#1` or "lock at pool.c:31"; a variable's name does not.
+        (Some(name), Some(kind)) if is_makeshift(&name, kind) => name,
+        (Some(name), Some(kind)) => format!("{} `{name}`", kind.name()),
+        (Some(name), None) => name,
         (None, Some(kind)) => format!("a {}", kind.name()),
         (None, None) => op.name().to_owned(),
     };
@@ -254,6 +255,12 @@ fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
         Op::Sleep => "for a time".to_owned(),
         _ => format!("for {object}"),
     }
+}
+
+/// Returns whether a name only says what kind of object it is, and where it was met.
+fn is_makeshift(name: &str, kind: ObjectKind) -> bool {
+    let rest = name.strip_prefix(kind.name());
+    rest.is_some_and(|rest| rest.starts_with('#') || rest.starts_with(" at ") || rest.starts_with(" of "))
 }
 
 /// Returns a thread's id.

@@ -1,10 +1,10 @@
 //! The source expression that an event acts on: `pool->active`, `ledger`.
 
-use crate::Names;
+use crate::{Names, library_calls::LibraryCall, paths};
 use std::collections::HashMap;
 use unsnarl_model::{Event, Op, SiteIx, Trace};
-use unsnarl_semantics::{Access, MemoryOp, Operation};
-use unsnarl_source::{Expression, Subject};
+use unsnarl_semantics::{MemoryOp, Operation};
+use unsnarl_source::matching::Instruction;
 use unsnarl_symbols::Frame;
 
 /// Functions of the languages' libraries that act on their receiver itself: locks, condition variables and atomics. Any
@@ -61,48 +61,64 @@ const METHODS: [&str; 21] = [
 #[derive(Default)]
 pub(crate) struct Expressions {
     known: HashMap<(SiteIx, Op, u64), Option<String>>,
+    makeshift: HashMap<SiteIx, Option<String>>,
 }
 
 impl Expressions {
-    /// Returns the expression that an event acts on, if the source shows it and nothing else has the same place.
-    pub(crate) fn certain(&mut self, trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<String> {
+    /// Returns the expression that an event acts on, if the source shows it.
+    pub(crate) fn of(&mut self, trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<String> {
         let range = Operation::decode(event).bytes().map_or(0, |bytes| bytes.len);
         let known = self.known.entry((event.site, event.op, range));
-        let mut look_up = || expression_of(trace, event, names).filter(|found| found.is_certain);
-        known.or_insert_with(|| look_up().map(|found| found.text)).clone()
+        known.or_insert_with(|| expression_of(trace, event, names)).clone()
+    }
+
+    /// Returns the call of a library, or else the line, by which an event acts on something without a name: "of
+    /// `jobs.push()`", "at pool.c:31".
+    pub(crate) fn makeshift(
+        &mut self,
+        trace: &Trace,
+        event: &Event,
+        names: &mut dyn Names,
+    ) -> Option<String> {
+        self.makeshift.entry(event.site).or_insert_with(|| makeshift_of(trace, event, names)).clone()
     }
 }
 
+fn makeshift_of(trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<String> {
+    let called = LibraryCall::of(trace, event, names)?;
+    if let Some(call) = &called.call {
+        return Some(format!("of {call}"));
+    }
+    let (file, line) = called.frame.file.as_deref().zip(called.frame.line)?;
+    Some(format!("at {}:{line}", paths::base(file)))
+}
+
 /// Returns the expression that an event acts on, if the source shows it.
-fn expression_of(trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<Expression> {
+fn expression_of(trace: &Trace, event: &Event, names: &mut dyn Names) -> Option<String> {
     let (own, site) = (trace.site(event), trace.user_site(event));
     let frames = names.frames(site);
     let user = frames.iter().position(|frame| !frame.system)?;
-    let place = &frames[user];
+    let frame = &frames[user];
     let was_called = own != site;
-    let library = if was_called { names.frames(own) } else { frames[..user].to_vec() };
-    if !library.iter().all(acts_on_receiver) {
-        return None;
-    }
     let access = match Operation::decode(event) {
         Operation::Memory(MemoryOp::Access(access)) => Some(access),
         Operation::Memory(_) => return None,
         _ => None,
     };
+    let library = if was_called { names.frames(own) } else { frames[..user].to_vec() };
     let is_call = was_called || user > 0 || access.is_none_or(|access| access.is_atomic());
-    let by_call = if is_call { names.expression(site, place, Subject::Call) } else { None };
-    // Between a library function that was called and the user's code there may be others, which the trace does not have.
-    let by_call =
-        by_call.filter(|found| !was_called || found.function.as_deref().is_some_and(is_sync_method));
-    by_call.or_else(|| {
-        // In the user's own code, an operator can be an atomic access, too.
-        let access = access.filter(|_| library.is_empty() && !was_called)?;
-        names.expression(site, place, subject_of(&access))
-    })
-}
-
-fn subject_of(access: &Access) -> Subject {
-    if access.writes { Subject::Write } else { Subject::Read(access.range.len) }
+    if is_call && library.iter().all(acts_on_receiver) {
+        // Between a library function that was called and the user's code there may be others.
+        let is_meant = |function: Option<&str>| !was_called || function.is_some_and(is_sync_method);
+        let call = names.call(site, frame).filter(|call| is_meant(call.function.as_deref()));
+        if let Some(receiver) = call.and_then(|call| call.receiver) {
+            return Some(receiver);
+        }
+    }
+    // In the user's own code, an operator can be an atomic access, too.
+    let access = access.filter(|_| library.is_empty() && !was_called)?;
+    let instruction = Instruction { writes: access.writes, size: access.range.len };
+    names.accessed_place(site, frame, instruction)
 }
 
 fn acts_on_receiver(frame: &Frame) -> bool {

@@ -47,6 +47,15 @@ pub(crate) fn variable(name: &str) -> String {
     }
 }
 
+/// Returns a library function's whole name, without template and generic arguments and without offsets.
+///
+/// `<std::sync::poison::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop` becomes
+/// `std::sync::poison::mutex::MutexGuard::drop`.
+pub(crate) fn plain(function: &str) -> String {
+    let name = function.rsplit_once("+0x").map_or(function, |(name, _)| name);
+    if name.contains("operator") { name.to_owned() } else { without_generics(name).replace("::::", "::") }
+}
+
 /// Converts `<A<B> as C>::f<D>` to `A::f`.
 fn without_generics(name: &str) -> String {
     let mut plain = String::new();
@@ -90,6 +99,19 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(short(long), expected, "{long}");
+        }
+    }
+
+    #[test]
+    fn generic_arguments_are_left_out_of_whole_names() {
+        for (name, expected) in [
+            ("std::sync::mpsc::Sender<T>::send", "std::sync::mpsc::Sender::send"),
+            ("<std::sync::poison::mutex::Mutex<u64>>::lock", "std::sync::poison::mutex::Mutex::lock"),
+            ("<alloc::sync::Arc<T,A> as core::ops::drop::Drop>::drop", "alloc::sync::Arc::drop"),
+            ("std::lock_guard<std::mutex>::lock_guard", "std::lock_guard::lock_guard"),
+            ("std::sync::mpsc::Sender::<T>::send", "std::sync::mpsc::Sender::send"),
+        ] {
+            assert_eq!(plain(name), expected, "{name}");
         }
     }
 

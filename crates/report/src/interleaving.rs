@@ -7,10 +7,15 @@ mod table;
 mod unobservable;
 
 use crate::{
-    Names, RenderOptions, counterfactuals_text, describe, functions, objects::ObjectNames, outcome,
-    outcome_text, paths, stack::Stack, stats_text,
+    Names, RenderOptions, counterfactuals_text, describe, functions,
+    objects::ObjectNames,
+    operations::{OperationGroup, operations},
+    outcome, outcome_text, paths,
+    stack::Stack,
+    stats_text,
 };
 use abridge::{Item, abridge};
+use std::collections::HashMap;
 pub(crate) use switch::{SwitchReason, Switches};
 use table::{Column, Row, Table};
 use unobservable::unobservable;
@@ -37,7 +42,17 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
     let switches = Switches::of(trace);
     let unobservable =
         if options.full { vec![false; trace.events.len()] } else { unobservable(trace, names) };
-    let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unobservable[number]).collect();
+    let observable: Vec<usize> = (0..trace.events.len()).filter(|&number| !unobservable[number]).collect();
+    let groups = if options.full {
+        observable.iter().map(|&number| OperationGroup { events: vec![number], words: None }).collect()
+    } else {
+        operations(trace, &objects, &observable, names)
+    };
+    let folded = observable.len() - groups.len();
+    // Each group is shown in the row of its first event.
+    let candidates: Vec<usize> = groups.iter().map(|group| group.events[0]).collect();
+    let mut group_of: HashMap<usize, OperationGroup> =
+        groups.into_iter().map(|group| (group.events[0], group)).collect();
     let items = if options.full {
         candidates.iter().map(|&number| Item::Event(number)).collect()
     } else {
@@ -56,14 +71,20 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
                 if let Some((from, reason)) = switch {
                     rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), reason });
                 }
-                let words = describe::event(trace, &objects, number);
+                let group = group_of.remove(&number);
+                let last = group.as_ref().and_then(|group| group.events.last().copied()).unwrap_or(number);
+                let words = group.and_then(|group| group.words);
+                let words = words.unwrap_or_else(|| describe::event(trace, &objects, number));
                 let (location, source) = place_of_event(names, trace, event);
                 rows.push(Row::Event { number, column: at(event.thread), words, location, source });
-                before = Some(number);
+                before = Some(last);
             }
             Item::LeftOut { from, events, switches, thread } => {
                 rows.push(Row::LeftOut { at: from, column: thread.map(at), events, switches });
-                before = candidates.get(candidates.partition_point(|&c| c < from) + events - 1).copied();
+                let last = candidates.get(candidates.partition_point(|&c| c < from) + events - 1);
+                before = last.map(|last| {
+                    group_of.get(last).map_or(*last, |group| group.events[group.events.len() - 1])
+                });
             }
         }
     }
@@ -76,7 +97,7 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
 
     let table = Table::new(&columns, &rows, options).render();
     let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
-    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unobservable)];
+    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unobservable, folded)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
@@ -89,11 +110,16 @@ fn most_rows(trace: &Trace) -> usize {
 }
 
 /// Describes what is not shown.
-fn footnote(left_out: bool, unobservable: &[bool]) -> String {
+fn footnote(left_out: bool, unobservable: &[bool], folded: usize) -> String {
     let mut text = match unobservable.iter().filter(|&&is| is).count() {
         0 => String::new(),
         1 => "1 access that does not affect other threads is hidden (--all shows it).\n".to_owned(),
         n => format!("{n} accesses that do not affect other threads are hidden (--all shows them).\n"),
+    };
+    text += &match folded {
+        0 => String::new(),
+        1 => "1 event inside of a library call is folded into it (--all shows it).\n".to_owned(),
+        n => format!("{n} events inside of library calls are folded into them (--all shows them).\n"),
     };
     if left_out {
         text += "Long stretches are abridged; --all shows every event.\n";

@@ -81,6 +81,9 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
         object.insert("detail".into(), warning.detail.as_str().into());
         if let Some(name) = objects.of_warning(warning, names) {
             object.insert("object".into(), name.into());
+            object.extend(
+                objects.block_json(warning.addr, warning.at).map(|block| ("block".to_owned(), block)),
+            );
         }
         insert_place(&mut object, &names.place(warning.site));
         Value::from(object)

@@ -91,6 +91,7 @@ impl<'a> Clocks<'a> {
 #[derive(Clone, Copy)]
 struct GranuleAccess {
     mask: u8,
+    atomic: bool,
     when: Epoch,
     consumer: Consumer,
 }
@@ -128,7 +129,7 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
         for (granule, mask) in step.writes.iter().chain(may_write).flat_map(|span| span.granules()) {
             let Some(accessed) = memory.get_mut(&granule) else { continue };
             accessed.write(
-                GranuleAccess { mask, when: now, consumer },
+                GranuleAccess { mask, atomic: step.atomic, when: now, consumer },
                 granule * 8,
                 is_in_slice,
                 &clocks,
@@ -138,15 +139,17 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
         if is_in_slice {
             for (granule, mask) in step.reads.iter().flat_map(|span| span.granules()) {
                 if let Some(accessed) = memory.get_mut(&granule) {
-                    accessed.read(GranuleAccess { mask, when: now, consumer });
+                    accessed.read(GranuleAccess { mask, atomic: step.atomic, when: now, consumer });
                 }
             }
         }
     });
     for (edge, new, known) in edges {
-        let reason = match edge.kind {
-            RaceKind::WriteAfterWrite => Reason::WroteBefore(known, edge.addr),
-            RaceKind::WriteAfterRead => Reason::WroteAfter(known, edge.addr),
+        let reason = match (edge.kind, edge.atomic) {
+            (RaceKind::WriteAfterWrite, false) => Reason::WroteBefore(known, edge.addr),
+            (RaceKind::WriteAfterRead, false) => Reason::WroteAfter(known, edge.addr),
+            (RaceKind::WriteAfterWrite, true) => Reason::AtomicBefore(known, edge.addr),
+            (RaceKind::WriteAfterRead, true) => Reason::AtomicAfter(known, edge.addr),
         };
         if !slice.steps.contains(new.step) {
             slice.add_node(new.instruction, new.thread, new.step, vec![reason]);
@@ -196,6 +199,7 @@ impl GranuleAccesses {
                 to: location(write.consumer),
                 addr: first,
                 by_lock: ordered == OrderedBy::ByLock,
+                atomic: earlier.atomic && write.atomic,
             };
             let is_new = |(known, ..): &(RaceEdge, Consumer, Consumer)| {
                 (known.kind, known.from, known.to) == (edge.kind, edge.from, edge.to)

@@ -19,6 +19,10 @@ pub enum Reason {
     WroteBefore(Consumer, u64),
     /// It wrote after this one of another thread had read, unordered (WAR); at this address.
     WroteAfter(Consumer, u64),
+    /// Like `WroteBefore`, but both are atomic operations, which do not race.
+    AtomicBefore(Consumer, u64),
+    /// Like `WroteAfter`, but both are atomic operations.
+    AtomicAfter(Consumer, u64),
 }
 
 impl Reason {
@@ -31,7 +35,9 @@ impl Reason {
             | Self::Decides(consumer)
             | Self::Calls(consumer)
             | Self::WroteBefore(consumer, _)
-            | Self::WroteAfter(consumer, _) => Some(*consumer),
+            | Self::WroteAfter(consumer, _)
+            | Self::AtomicBefore(consumer, _)
+            | Self::AtomicAfter(consumer, _) => Some(*consumer),
         }
     }
 
@@ -88,6 +94,8 @@ pub struct RaceEdge {
     pub addr: u64,
     /// True if only a lock orders them, whose critical sections could occur in another order.
     pub by_lock: bool,
+    /// True if both are atomic operations: their order matters, but they are no data race.
+    pub atomic: bool,
 }
 
 impl Slice {

@@ -90,6 +90,8 @@ pub struct InstructionStep<'a> {
     pub may_write: &'a [ByteSpan],
     /// True if `may_write` is a guess, because nothing is known about the called function.
     pub guessed: bool,
+    /// True if the memory is accessed by an atomic operation, which races with no other one.
+    pub atomic: bool,
     /// Newly allocated memory: its previous contents are gone.
     pub fresh: Option<ByteSpan>,
 }
@@ -111,6 +113,7 @@ impl InstructionStep<'_> {
             writes: &[],
             may_write: &[],
             guessed: false,
+            atomic: false,
             fresh: None,
         }
     }

@@ -49,6 +49,23 @@ fn figure_1b_late_write_is_included_by_war() {
     assert!(edges(&slice).contains(&(RaceKind::WriteAfterRead, 3, 2)));
 }
 
+#[test]
+fn atomic_operations_do_not_race_with_each_other() {
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[X]);
+    toy.step(2, 2, &[X], &[X]);
+    let read = toy.step(1, 3, &[X], &[]);
+    toy.step(2, 4, &[], &[X]);
+    let is_atomic = |slice: &Slice| slice.races.iter().all(|edge| edge.atomic);
+    assert!(!is_atomic(&slice(&toy, read)));
+    toy.steps.iter_mut().for_each(|step| step.atomic = true);
+    let all = slice(&toy, read);
+    assert!(is_atomic(&all), "{:?}", all.races);
+    assert_eq!(instructions(&all), [1, 2, 3, 4], "their order still matters");
+    toy.steps[3].atomic = false;
+    assert!(!is_atomic(&slice(&toy, read)), "a plain write races with an atomic read");
+}
+
 /// Eleven statements of four threads; 2, 4, 8 and 10 lead to 11, which 5 and 6 reach by WAW and 9 by WAR.
 fn figure_3() -> Toy {
     let [a, b, c, d, e] = [1, 2, 3, 4, 5];

@@ -25,8 +25,12 @@ impl ModuleCode {
     /// Reads a file; returns `None` if it cannot be read or is no ELF file.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
+        Self::parse(&fs::read(path).ok()?)
+    }
+
+    /// Reads the contents of a file; returns `None` if it is no ELF file.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let file = object::File::parse(bytes).ok()?;
         let mut code = Self::default();
         for segment in file.segments() {
             let executable =

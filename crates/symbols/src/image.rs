@@ -1,8 +1,14 @@
 //! The opened file of one module.
 
 use crate::{
-    Frame, FunctionCode, debug_file, demangle, demangle::stable_name, function_code::Shape,
-    names::SymbolTable, system,
+    Frame, FunctionCode, ModuleCode, SizedPart,
+    access_calls::{AccessCall, AccessCallFinder},
+    debug_file, demangle,
+    demangle::stable_name,
+    function_code::Shape,
+    names::SymbolTable,
+    system,
+    types::Types,
 };
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};
@@ -26,6 +32,8 @@ pub(crate) struct Image {
     functions: OnceCell<SymbolTable>,
     variables: OnceCell<SymbolTable>,
     lines: OnceCell<Option<Context<Reader>>>,
+    types: OnceCell<Types>,
+    access_calls: OnceCell<Option<AccessCallFinder>>,
 }
 
 impl Image {
@@ -46,6 +54,8 @@ impl Image {
             functions: OnceCell::new(),
             variables: OnceCell::new(),
             lines: OnceCell::new(),
+            types: OnceCell::new(),
+            access_calls: OnceCell::new(),
         })
     }
 
@@ -75,11 +85,54 @@ impl Image {
         frames
     }
 
-    /// Returns the name of the variable at an address, like `lock` or `table+16`.
-    pub(crate) fn variable(&self, address: u64) -> Option<String> {
+    /// Returns the name of the variable at an address, like `lock`, `table[4].count`, or without type information
+    /// `table+16`. `len` is the number of bytes that are accessed; 0 if that is unknown.
+    pub(crate) fn variable(&self, address: u64, len: u64) -> Option<String> {
+        /// A variable of this size is no aggregate, or hardly one.
+        const WORD: u64 = 8;
         let variables = self.variables.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Data));
-        let (name, offset) = variables.at(address)?;
-        Some(with_offset(demangle(without_suffix(name)), offset, false))
+        let (name, start, size) = variables.range_at(address)?;
+        let offset = address - start;
+        let name = demangle(without_suffix(name));
+        let path = if size > WORD { self.types().path(start, offset, len) } else { None };
+        Some(match path {
+            Some(path) => name + &path,
+            None => with_offset(name, offset, false),
+        })
+    }
+
+    /// Returns the sizes that a part of an expression can have; `None` if nothing is known of it.
+    pub(crate) fn sizes(&self, part: &SizedPart<'_>) -> Option<Vec<u64>> {
+        self.types().sizes(part)
+    }
+
+    /// Returns whether all members and variables of a name are arrays; `None` if only some are, or none is known.
+    pub(crate) fn is_array(&self, name: &str) -> Option<bool> {
+        self.types().is_array(name)
+    }
+
+    /// Returns the calls that report accesses, in the function at an address.
+    pub(crate) fn access_calls_around(&self, address: u64) -> Vec<AccessCall> {
+        let Some((_, start, size)) = self.functions().range_at(address) else { return Vec::new() };
+        self.access_calls().map(|finder| finder.calls(start..start + size)).unwrap_or_default()
+    }
+
+    /// Returns all calls that report accesses.
+    pub(crate) fn all_access_calls(&self) -> Vec<AccessCall> {
+        let Some(finder) = self.access_calls() else { return Vec::new() };
+        let mut calls: Vec<AccessCall> = finder.functions().flat_map(|range| finder.calls(range)).collect();
+        calls.sort_by_key(|call| call.site);
+        calls.dedup();
+        calls
+    }
+
+    fn access_calls(&self) -> Option<&AccessCallFinder> {
+        let find = || ModuleCode::parse(&self.bytes).map(AccessCallFinder::new);
+        self.access_calls.get_or_init(find).as_ref()
+    }
+
+    fn types(&self) -> &Types {
+        self.types.get_or_init(|| self.dwarf().map(|dwarf| Types::read(&dwarf)).unwrap_or_default())
     }
 
     /// Returns the address ranges of a function (`push`, including inlined copies), a file (`queue.c`) or a

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_calls;
 mod binary;
 mod code;
 mod debug_file;
@@ -18,8 +19,10 @@ mod locals;
 mod names;
 mod symbols;
 mod system;
+mod types;
 mod unwind;
 
+pub use access_calls::{AccessCall, ReportedAccess};
 pub use binary::{Binary, ElfKind, Libc, ReadError, build_id, elf_kind, has_debug_info, is_instrumented};
 pub use code::ModuleCode;
 pub use demangle::demangle;
@@ -27,7 +30,8 @@ pub use frame::Frame;
 pub use function_code::FunctionCode;
 pub use locals::{LocalVariable, NoLocation, VariableLocation, local};
 pub use symbols::{Symbols, hex};
-pub use system::is_system;
+pub use system::{CodeOwnership, is_system, set_ownership};
+pub use types::SizedPart;
 pub use unwind::{Registers, StackCopy, Unwinder};
 
 use unsnarl_model::{Module, ModuleIx, Site};

@@ -1,6 +1,8 @@
 //! Names of code and data, from the files of the program that ran.
 
-use crate::{Frame, FunctionCode, image::Image, is_system, site_of};
+use crate::{
+    AccessCall, Frame, FunctionCode, SizedPart, image::Image, is_system, site_of, system::is_library_module,
+};
 use std::{
     collections::HashMap,
     fmt,
@@ -41,7 +43,7 @@ impl Symbols {
             return vec![unknown("?", site.offset, false)];
         };
         let mut frames = self.image(module).map(|i| i.frames(site.offset)).unwrap_or_default();
-        let system = is_system(&module.path);
+        let system = is_library_module(&module.path);
         if frames.is_empty() {
             let name = module.path.rsplit('/').next().unwrap_or(&module.path);
             frames.push(unknown(name, site.offset, system));
@@ -50,10 +52,38 @@ impl Symbols {
         frames
     }
 
-    /// Returns the name of the global variable at an address, like `lock` or `table+16`.
+    /// Returns the name of the global variable at an address, like `lock`, `table[4].count`, or without type
+    /// information `table+16`.
     pub fn data_symbol(&mut self, modules: &[Module], addr: u64) -> Option<String> {
+        self.data_symbol_of(modules, addr, 0)
+    }
+
+    /// Like [`data_symbol`](Self::data_symbol), for an access to this many bytes.
+    pub fn data_symbol_of(&mut self, modules: &[Module], addr: u64, len: u64) -> Option<String> {
         let site = site_of(modules, addr)?;
-        self.image(modules.get(usize::from(site.module.0))?)?.variable(site.offset)
+        self.image(modules.get(usize::from(site.module.0))?)?.variable(site.offset, len)
+    }
+
+    /// Returns the sizes that a part of an expression of this site's module can have; `None` if nothing is known of it.
+    pub fn sizes(&mut self, modules: &[Module], site: Site, part: &SizedPart<'_>) -> Option<Vec<u64>> {
+        self.image(modules.get(usize::from(site.module.0))?)?.sizes(part)
+    }
+
+    /// Returns whether all members and variables of a name in this site's module are arrays; `None` if only some are, or
+    /// none is known.
+    pub fn is_array(&mut self, modules: &[Module], site: Site, name: &str) -> Option<bool> {
+        self.image(modules.get(usize::from(site.module.0))?)?.is_array(name)
+    }
+
+    /// Returns the calls that report accesses to the runtime, in the function that contains this site.
+    pub fn access_calls_around(&mut self, modules: &[Module], site: Site) -> Vec<AccessCall> {
+        let image = modules.get(usize::from(site.module.0)).and_then(|module| self.image(module));
+        image.map(|image| image.access_calls_around(site.offset)).unwrap_or_default()
+    }
+
+    /// Returns all calls of a module that report accesses to the runtime.
+    pub fn access_calls(&mut self, module: &Module) -> Vec<AccessCall> {
+        self.image(module).map(Image::all_access_calls).unwrap_or_default()
     }
 
     /// Returns the code ranges of a function, a file or a line (`push`, `queue.c`, `queue.c:42`) of the

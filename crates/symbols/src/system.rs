@@ -1,4 +1,42 @@
-//! Distinguishes user code from code of the language or the system.
+//! Distinguishes the user's own code from libraries: code of the language, of the system and of other people.
+
+use std::sync::OnceLock;
+
+/// The directories that the user assigned: the longest that contains a file decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeOwnership {
+    /// Directories and files with the user's own code.
+    pub user: Vec<String>,
+    /// Directories and files with code of libraries.
+    pub libraries: Vec<String>,
+}
+
+static OWNERSHIP: OnceLock<CodeOwnership> = OnceLock::new();
+
+/// Assigns directories to the user or to libraries. Only the first call of a process counts.
+pub fn set_ownership(ownership: CodeOwnership) {
+    // A second assignment would make names depend on when they were looked up.
+    let _ = OWNERSHIP.set(ownership);
+}
+
+impl CodeOwnership {
+    /// Returns whether a file belongs to a library; `None` if no directory that contains it was assigned.
+    fn is_library(&self, file: &str) -> Option<bool> {
+        let longest = |paths: &[String]| {
+            let contains = |path: &&String| {
+                let path = path.trim_end_matches('/');
+                file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            paths.iter().filter(contains).map(String::len).max()
+        };
+        let (user, library) = (longest(&self.user), longest(&self.libraries));
+        (user.is_some() || library.is_some()).then(|| library > user)
+    }
+}
+
+fn assigned(file: &str) -> Option<bool> {
+    OWNERSHIP.get().and_then(|ownership| ownership.is_library(file))
+}
 
 /// Prefixes of library file names, followed by a version or `.so`.
 const LIBRARIES: &[&str] = &[
@@ -24,8 +62,24 @@ const LIBRARIES: &[&str] = &[
     "libunwind",
 ];
 
-/// Directories of the headers and sources that come with compilers.
-const SOURCES: &[&str] = &["/usr/include/", "/usr/lib/gcc/", "/usr/lib/llvm", "/rustc/"];
+/// Directories of the headers and sources that come with compilers and the system.
+const SOURCES: &[&str] =
+    &["/usr/include/", "/usr/local/include/", "/usr/lib/", "/usr/share/", "/usr/src/", "/opt/", "/rustc/"];
+
+/// Parts of the paths of other people's code: cargo's registry and checkouts, and copies in the user's own tree.
+const DEPENDENCIES: &[&str] = &[
+    "/registry/src/",
+    "/git/checkouts/",
+    "/vendor/",
+    "/vendored/",
+    "/third_party/",
+    "/third-party/",
+    "/node_modules/",
+    "/_deps/",
+];
+
+/// Directories of installed libraries.
+const INSTALLED: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/"];
 
 /// Returns whether a module belongs to the system or to unsnarl rather than to the user's program.
 #[must_use]
@@ -47,6 +101,12 @@ pub fn is_system(path: &str) -> bool {
         })
 }
 
+/// Returns whether all code of a module is a library's, unless its debug information says otherwise.
+pub(crate) fn is_library_module(path: &str) -> bool {
+    let is_library = || path.contains(".so") && INSTALLED.iter().any(|directory| path.starts_with(directory));
+    assigned(path).unwrap_or_else(|| is_system(path) || is_library())
+}
+
 /// Returns whether code in the user's own module came with the language: the standard library's generics,
 /// inlined functions and start-up code. If the file is known it decides, because a user may implement
 /// `std::hash` or `Drop`.
@@ -59,7 +119,12 @@ pub(crate) fn is_system_code(file: Option<&str>, function: Option<&str>) -> bool
 }
 
 fn is_system_source(file: &str) -> bool {
-    SOURCES.iter().any(|source| file.starts_with(source))
+    assigned(file).unwrap_or_else(|| is_library_source(file))
+}
+
+fn is_library_source(file: &str) -> bool {
+    DEPENDENCIES.iter().any(|part| file.contains(part))
+        || SOURCES.iter().any(|source| file.starts_with(source))
         || file.contains("/rustlib/src/rust/library/")
         || file.contains("/rust/library/")
         // The dependencies of Rust's standard library.
@@ -117,7 +182,32 @@ mod tests {
         assert!(is_system_code(header, Some("std::mutex::lock")));
         assert!(is_system_code(Some("/rustc/abc/library/std/src/sync/mutex.rs"), None));
         assert!(!is_system_code(Some("/home/me/hash.cpp"), Some("std::hash<Me>::operator()")));
-        assert!(!is_system_code(Some("/root/.cargo/registry/src/x/lib.rs"), Some("x::f")));
+        assert!(is_system_code(Some("/root/.cargo/registry/src/x/lib.rs"), Some("x::f")));
+        assert!(is_system_code(Some("/home/me/project/vendor/x/lib.rs"), Some("x::f")));
+        assert!(!is_system_code(Some("/home/me/vendors.rs"), Some("x::f")));
+    }
+
+    #[test]
+    fn installed_libraries_belong_to_others() {
+        assert!(is_library_module("/usr/lib/libz.so.1") && is_library_module("/lib/libc.so.6"));
+        assert!(!is_library_module("/usr/bin/sort") && !is_library_module("/home/me/libmine.so"));
+    }
+
+    #[test]
+    fn longest_assigned_directory_decides() {
+        let ownership = CodeOwnership {
+            user: vec!["/home/me/vendor/ours".to_owned()],
+            libraries: vec!["/home/me/vendor/".to_owned(), "/home/me/util.h".to_owned()],
+        };
+        for (file, expected) in [
+            ("/home/me/vendor/ours/a.c", Some(false)),
+            ("/home/me/vendor/b.c", Some(true)),
+            ("/home/me/util.h", Some(true)),
+            ("/home/me/util.hpp", None),
+            ("/home/me/main.c", None),
+        ] {
+            assert_eq!(ownership.is_library(file), expected, "{file}");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(crate) fn metadata(trace: &Trace) -> Result<(), Inconsistent> {
         (Section::Outcome, check_warnings(trace)),
         (Section::Outcome, check_races(trace)),
         (Section::Callers, check_callers(trace)),
+        (Section::Contexts, check_contexts(trace)),
     ];
     parts.into_iter().try_for_each(|(section, part)| part.map_err(|reason| Inconsistent { section, reason }))
 }
@@ -100,6 +101,13 @@ fn check_callers(trace: &Trace) -> CheckResult {
         "it has neither no callers nor one for each site",
     )?;
     trace.callers.iter().try_for_each(|&site| check_site(trace, site))
+}
+
+fn check_contexts(trace: &Trace) -> CheckResult {
+    trace.contexts.iter().zip(1..).try_for_each(|(context, number)| {
+        require(context.caller < number, "a call was made in a later context")?;
+        check_site(trace, context.site)
+    })
 }
 
 fn check_outcome(trace: &Trace, outcome: &Outcome) -> CheckResult {

@@ -46,7 +46,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever the written bytes change, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The first format with inputs from outside the program.
 const INPUTS: u32 = 6;
@@ -61,6 +61,9 @@ const CONTEXTS: u32 = 10;
 /// The first format with the rule for time-outs, and in which a run that was stopped is undecided, with the limit that
 /// stopped it. It also says whether a schedule point follows a thread creation.
 const LIMITS: u32 = 11;
+
+/// The first format with the calls of which calling contexts consist.
+const CONTEXT_CALLS: u32 = 12;
 
 /// The oldest format that this version reads.
 const OLDEST: u32 = 5;

@@ -2,9 +2,9 @@
 
 use crate::bytes::{ByteCursor, Codec, CodecError, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Limit, Misuse, Module,
-    ModuleIx, Op, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix, Program,
-    RunLimits, Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Timeouts, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Context, Counterfactual, Fidelity, Input, Limit, Misuse,
+    Module, ModuleIx, Op, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy, Prefix,
+    Program, RunLimits, Segment, Side, Site, Span, Thread, ThreadId, ThreadIx, Timeouts, Wait, Warning,
 };
 
 /// Encodes a struct as its fields in order.
@@ -47,6 +47,7 @@ fields! {
         backtraces: Vec<Backtrace>, waits: Vec<Wait>,
     }
     Backtrace { thread: ThreadIx, frames: Vec<Site> }
+    Context { site: Site, caller: u32 }
     Wait { thread: ThreadIx, op: Op, addr: u64, site: Site, holders: Vec<ThreadIx> }
     Conflict { kind: ConflictKind, addr: u64, sides: [Side; 2] }
     Side { thread: ThreadIx, op: Op, site: Site }
@@ -325,6 +326,7 @@ mod tests {
             growth::<PlannedAction>(),
             growth::<Thread>(),
             growth::<Site>(),
+            growth::<Context>(),
             growth::<Backtrace>(),
             growth::<Wait>(),
             growth::<ThreadIx>(),

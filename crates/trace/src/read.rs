@@ -1,8 +1,8 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST, PROGRAM_WARNINGS,
-    Section,
+    CALLERS, CHUNK, CONTEXT_CALLS, CONTEXTS, DecodeError, FORMAT, GZIP, INPUTS, LIMITS, MAGIC, OLDEST,
+    PROGRAM_WARNINGS, Section,
     bytes::{ByteCursor, Codec, CodecError},
     check, chunk,
     section::{SectionReader, most_in},
@@ -76,6 +76,8 @@ impl<R: Read> EventReader<R> {
         plan.timeouts =
             if format >= LIMITS { section(&mut sections, Section::Timeouts)? } else { Timeouts::Eager };
         plan.continuations = format >= LIMITS && section(&mut sections, Section::Continuations)?;
+        let contexts =
+            if format >= CONTEXT_CALLS { section(&mut sections, Section::Contexts)? } else { Vec::new() };
         let events = Vec::new();
         let header = Trace {
             program,
@@ -84,6 +86,7 @@ impl<R: Read> EventReader<R> {
             threads,
             sites,
             callers,
+            contexts,
             events,
             outcome,
             warnings,

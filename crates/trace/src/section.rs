@@ -33,6 +33,8 @@ pub enum Section {
     Timeouts,
     /// The rule for schedule points after thread creations; not before format 11.
     Continuations,
+    /// The calling contexts of events; not before format 12.
+    Contexts,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -56,6 +58,7 @@ impl fmt::Display for Section {
             Self::Recording => "recording section",
             Self::Timeouts => "time-outs section",
             Self::Continuations => "continuations section",
+            Self::Contexts => "contexts section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -78,6 +81,7 @@ impl Section {
             Self::Recording => b"recd",
             Self::Timeouts => b"tout",
             Self::Continuations => b"cont",
+            Self::Contexts => b"ctxt",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

@@ -107,6 +107,10 @@ impl<W: Write> EventWriter<W> {
         bytes.clear();
         trace.plan.continuations.put(&mut bytes);
         sections.write(Section::Continuations, &bytes)?;
+
+        bytes.clear();
+        trace.contexts.put(&mut bytes);
+        sections.write(Section::Contexts, &bytes)?;
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 

@@ -6,7 +6,7 @@ mod looping;
 use proptest::prelude::*;
 use std::sync::Arc;
 use unsnarl_model::{
-    Action, Backtrace, Event, Flags, Limit, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx,
+    Action, Backtrace, Context, Event, Flags, Limit, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx,
     Timeouts, Trace, Wait,
 };
 use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
@@ -33,8 +33,8 @@ fn sections_are_ordered() {
     assert_eq!(
         names,
         [
-            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "evnt",
-            "end."
+            "prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "recd", "tout", "cont", "ctxt",
+            "evnt", "end."
         ]
     );
 }
@@ -95,6 +95,21 @@ fn older_formats_are_readable() {
         assert_eq!(read.program_warnings, Vec::<String>::new());
         assert_eq!(read.events, trace.events);
     }
+}
+
+#[test]
+fn format_11_has_no_contexts() {
+    let mut trace = looping::trace(9);
+    trace.contexts = vec![Context { site: trace.sites[0], caller: 0 }];
+    let mut file = encode(&trace);
+    assert_eq!(decode(&file).expect("a file").contexts, trace.contexts);
+    let all = sections(&file);
+    let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
+    file.drain(place("ctxt")..place("evnt"));
+    file[8..12].copy_from_slice(&11_u32.to_le_bytes());
+    let read = decode(&file).expect("an older file");
+    assert!(read.contexts.is_empty());
+    assert_eq!(read.events, trace.events);
 }
 
 /// Returns a file without what format 11 added, as of format 10.
@@ -219,6 +234,7 @@ fn flipped_bit_reports_its_section() {
         "recording",
         "time-outs",
         "continuations",
+        "contexts",
         "events",
         "last",
     ];
@@ -267,6 +283,8 @@ fn inconsistent_parts_are_rejected() {
         ("threads", Box::new(move |t| t.sites[1] = far)),
         ("callers", Box::new(move |t| t.callers = vec![near])),
         ("callers", Box::new(move |t| t.callers = vec![far; t.sites.len()])),
+        ("contexts", Box::new(move |t| t.contexts = vec![Context { site: far, caller: 0 }])),
+        ("contexts", Box::new(move |t| t.contexts = vec![Context { site: near, caller: 1 }])),
         ("events", Box::new(move |t| t.events[3].thread = stranger)),
         ("events", Box::new(|t| t.events[3].site = SiteIx(6))),
         ("outcome", Box::new(move |t| t.outcome.thread = Some(stranger))),

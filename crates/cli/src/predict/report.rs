@@ -363,6 +363,8 @@ impl Describer<'_> {
         });
         let mut object = Map::new();
         object.insert("object".into(), self.object(addr, event).into());
+        let block = self.objects.as_ref().zip(event).and_then(|(names, event)| names.block_json(addr, event));
+        object.extend(block.map(|block| ("block".to_owned(), block)));
         object.insert("a".into(), a);
         object.insert("b".into(), b);
         object

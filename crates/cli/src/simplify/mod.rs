@@ -10,6 +10,7 @@ mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
+    judge,
     options::duration,
     replay::{check_builds, replay},
     traces,
@@ -123,7 +124,9 @@ impl Simplify {
             (_, true) => Method::Dynamic,
             _ => Method::Both(options),
         };
-        method.simplify(&trace, run_options, &interrupt)?.print(&self)
+        let mut report = method.simplify(&trace, run_options, &interrupt)?;
+        judge::add_stacks(&mut report.after);
+        report.print(&self)
     }
 }
 

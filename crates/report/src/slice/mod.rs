@@ -263,7 +263,7 @@ impl SliceReport {
         let mut all: Vec<SliceLine> = gathered.into_values().collect();
         all.sort_by_key(|line| std::cmp::Reverse((line.criterion, line.is_shared, line.newest)));
         let mut races: BTreeSet<LineRace> = BTreeSet::new();
-        for edge in &slice.races {
+        for edge in slice.races.iter().filter(|edge| !edge.atomic) {
             let side =
                 |(instruction, thread): (InstructionIx, ThreadIx),
                  lines: &mut LineIndex<'_>,
@@ -301,7 +301,10 @@ impl SliceReport {
 fn conflicting_instruction(node: &SliceNode, reason: &Reason) -> Option<InstructionIx> {
     let about = reason.about()?;
     let meets = match reason {
-        Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
+        Reason::WroteBefore(..)
+        | Reason::WroteAfter(..)
+        | Reason::AtomicBefore(..)
+        | Reason::AtomicAfter(..) => true,
         Reason::Writes(_, DataPath::Memory(addr)) => {
             // A thread's argument and result pass through a cell of the runtime.
             *addr < CELLS && node.threads.iter().any(|&thread| thread != about.thread)

@@ -41,8 +41,14 @@ impl ReasonWriter<'_, '_> {
     pub(super) fn of(&mut self, instruction: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
         let Some(consumer) = reason.about() else { return Some((self.criterion(), None)) };
         let about = self.lines.of(consumer.instruction, self.names).map(|(line, _)| line);
-        let race = matches!(reason, Reason::WroteBefore(..) | Reason::WroteAfter(..));
-        if about.as_ref() == Some(self.line) && !race {
+        let between_threads = matches!(
+            reason,
+            Reason::WroteBefore(..)
+                | Reason::WroteAfter(..)
+                | Reason::AtomicBefore(..)
+                | Reason::AtomicAfter(..)
+        );
+        if about.as_ref() == Some(self.line) && !between_threads {
             return None;
         }
         let at = self.line_and_thread(&about, consumer);
@@ -61,6 +67,14 @@ impl ReasonWriter<'_, '_> {
             Reason::WroteAfter(_, addr) => {
                 let object = object(self.recording, self.objects, self.names, addr, consumer.thread);
                 (format!("race: writes {object} after it was read {at}; nothing orders the two"), "WAR")
+            }
+            Reason::AtomicBefore(_, addr) => {
+                let object = object(self.recording, self.objects, self.names, addr, consumer.thread);
+                (format!("writes {object}, then it is written {at}; they are atomic, in either order"), "WAW")
+            }
+            Reason::AtomicAfter(_, addr) => {
+                let object = object(self.recording, self.objects, self.names, addr, consumer.thread);
+                (format!("writes {object} after it was read {at}; they are atomic, in either order"), "WAR")
             }
         };
         Some((text.0, about.map(|line| (text.1, line))))

@@ -238,6 +238,7 @@ impl<'a> Recording<'a> {
                 let samples = &window.from(record.at.word)[1..];
                 scratch.memory(&block.layout, nth, samples, record.at.thread_pointer);
                 step.copy = insn.effects.copy != CopyKind::No;
+                step.atomic = insn.effects.atomic;
                 step.uses = &insn.effects.uses;
                 step.defs = &insn.effects.defs;
                 let is_last = nth + 1 == block.insns.len();
@@ -271,6 +272,7 @@ impl<'a> Recording<'a> {
         step.writes = &touched.writes;
         step.may_write = &touched.may_write;
         step.guessed = std::mem::take(&mut touched.guessed);
+        step.atomic |= std::mem::take(&mut touched.atomic);
         step.fresh = touched.fresh.take();
         visit(&step)
     }

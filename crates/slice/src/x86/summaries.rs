@@ -25,6 +25,8 @@ pub struct Summary {
     pub arguments: u8,
     /// True if more arguments may follow.
     pub variadic: bool,
+    /// True if it is an atomic operation on its first argument.
+    pub atomic: bool,
     /// The number of arguments in vector registers.
     pub vectors: u8,
     effects: Vec<SummaryEffect>,
@@ -76,6 +78,7 @@ pub(super) struct TouchedBytes {
     pub(super) may_write: Vec<ByteSpan>,
     pub(super) fresh: Option<ByteSpan>,
     pub(super) guessed: bool,
+    pub(super) atomic: bool,
 }
 
 /// The assumed maximum length of a text of unknown length.
@@ -127,6 +130,7 @@ impl Summary {
             quality: SummaryQuality::Unknown,
             arguments: 0,
             variadic: true,
+            atomic: false,
             vectors: 0,
             effects: Vec::new(),
         }
@@ -137,7 +141,8 @@ impl Summary {
     /// length: `aN` an argument, `cN` bytes, `pNM` the product of two arguments, `R` the result, `Z` the
     /// result and a zero, `t` a text.
     fn new(quality: SummaryQuality, arguments: u8, effects: &str) -> Self {
-        let mut summary = Self { quality, arguments, variadic: false, vectors: 0, effects: Vec::new() };
+        let mut summary =
+            Self { quality, arguments, variadic: false, atomic: false, vectors: 0, effects: Vec::new() };
         for effect in effects.split_whitespace() {
             if effect == "..." {
                 summary.variadic = true;
@@ -150,7 +155,7 @@ impl Summary {
 
     /// Returns the bytes that a call with these arguments and this result touched.
     pub(super) fn touched(&self, arguments: [u64; 6], result: Option<u64>) -> TouchedBytes {
-        let mut touched = TouchedBytes::default();
+        let mut touched = TouchedBytes { atomic: self.atomic, ..TouchedBytes::default() };
         for effect in &self.effects {
             let argument = |n: u8| arguments[usize::from(n)];
             let Some(addr) = (match effect.at {
@@ -232,7 +237,7 @@ fn atomic(name: &str) -> Option<Summary> {
         "compare_exchange_val" => (3, format!("r0:c{bytes} m0:c{bytes}")),
         _ => (2, format!("r0:c{bytes} w0:c{bytes}")),
     };
-    Some(Summary::new(SummaryQuality::Known, arguments, &effects))
+    Some(Summary { atomic: true, ..Summary::new(SummaryQuality::Known, arguments, &effects) })
 }
 
 const MATHS: &str = "sin cos tan asin acos atan atan2 exp exp2 log log2 log10 pow sqrt cbrt fabs floor ceil \

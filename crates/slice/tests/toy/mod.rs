@@ -13,6 +13,7 @@ pub(crate) struct ToyStep {
     pub(crate) instruction: u32,
     pub(crate) reads: Vec<ByteSpan>,
     pub(crate) writes: Vec<ByteSpan>,
+    pub(crate) atomic: bool,
     pub(crate) flow: Flow,
     /// The number of earlier events.
     pub(crate) events: u64,
@@ -28,6 +29,7 @@ impl ToyStep {
             instruction,
             reads: spans(reads),
             writes: spans(writes),
+            atomic: false,
             flow: Flow::Next,
             events: 0,
             parent: None,
@@ -71,6 +73,7 @@ impl Toy {
             InstructionStep::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.instruction));
         step.reads = &toy.reads;
         step.writes = &toy.writes;
+        step.atomic = toy.atomic;
         step.flow = toy.flow;
         step.events = toy.events;
         visit(&step)

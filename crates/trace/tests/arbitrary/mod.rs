@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Limit, Misuse,
-    Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points, Policy,
-    Prefix, Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Timeouts,
-    Trace, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Context, Counterfactual, Event, Fidelity, Flags, Input, Limit,
+    Misuse, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, PlannedAction, Points,
+    Policy, Prefix, Program, RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx,
+    Timeouts, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -262,6 +262,9 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         } else {
                             Vec::new()
                         },
+                        contexts: (sites.iter().zip(0..))
+                            .map(|(&site, caller)| Context { site, caller })
+                            .collect(),
                         sites,
                         events,
                         outcome,

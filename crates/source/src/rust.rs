@@ -6,6 +6,10 @@ use tree_sitter::Node;
 /// Returns the places that instructions with this node's column access: all parts of the longest place expression that
 /// starts here, whose references may be followed on the way.
 pub(crate) fn accesses_at(node: Node<'_>) -> Option<Accessed<'_>> {
+    // The arguments of a macro are no expressions yet.
+    if node.parent().is_some_and(|parent| matches!(parent.kind(), "macro_invocation" | "token_tree")) {
+        return None;
+    }
     let start = node.start_byte();
     let mut parts = Vec::new();
     // The operator of `*guard` starts the expression but is no expression.

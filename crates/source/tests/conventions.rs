@@ -151,6 +151,8 @@ fn rustc_points_at_starts() {
     assert_eq!(loads(language, "let n = @self.items.len();"), ["self", "self.items"]);
     assert_eq!(place(language, "let n = @self.items.len();", true, 8), None, "the result is written");
     assert_eq!(place(language, "let sum = @a.x + b.y;", true, 8), None, "the result is written");
+    assert_eq!(accesses(language, "@assert_eq!(pool.queued, 0);"), None, "a macro");
+    assert_eq!(accesses(language, "assert_eq!(@pool.queued, 0);"), None, "an argument is a list of words");
     let of = |statement| receiver(language, statement);
     assert_eq!(of("let mut book = @ledger.lock().unwrap();"), "ledger");
     assert_eq!(of("@self.count.fetch_add(1, Ordering::SeqCst);"), "self.count");
